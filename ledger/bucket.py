@@ -4,9 +4,9 @@ A message's id is a position (home hour, global_index), so each of its records n
 a run of consecutive units of one hour. Units, settle records, hand-overs and receipts meet in arrays indexed by
 global_index - first. Nothing is hashed or sorted to find the message of a record.
 
-A moved message has settle records at each position where it stood, which may lie in other hours. The caller takes them
-out of the bucket of that position (`abroad_of` in ledger/moved.py), and gives them to the bucket of the home.
-Hand-overs and receipts name the home themselves, and the caller gives them to its bucket too.
+A moved message has settle records at each position where it stood, which may lie in other hours. The caller takes these
+records out of the bucket of that position (`abroad_of` in ledger/moved.py), and gives them to the bucket of the home.
+Hand-overs and receipts name the home themselves, and the caller gives them to the home's bucket too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ in it on."""
 
 
 class Topic(NamedTuple):
-    """The facts about a topic that the ledger needs: its name, if it is pushed, and if it is strict."""
+    """The facts about a topic that the ledger needs: its name, if its messages are pushed, and if it is strict."""
 
     name: str
     push: bool = False

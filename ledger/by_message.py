@@ -29,7 +29,8 @@ _Ints = npt.NDArray[np.intp]
 
 
 def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -> list[npt.NDArray[Any]]:
-    """Return fields of the rows, or of the rows with these ordinals, as contiguous arrays."""
+    """Return these fields as contiguous arrays, a list of one array for each name. They are of all rows, or of the rows
+    with the given ordinals."""
     count = len(rows) if at is None else len(at)
     columns = [np.empty(count, rows.dtype[name]) for name in names]
     for start in range(0, count, _BLOCK):
@@ -44,8 +45,9 @@ def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -
 class RecordsByMessage:
     """The records of a bucket's n units, as columns.
 
-    Columns about units have shape [n]. Columns about records have shape [m], a number for each kind of record. Those
-    named `*_at` hold the row of the unit that each record names.
+    Columns with one value for each unit have shape [n]. The other columns have one value for each record of a kind:
+    settle records, starts of hand-overs, or ends of hand-overs. Those named `*_at` hold the row of the unit that each
+    record names.
     """
 
     origin: int  # position of the first unit
@@ -68,7 +70,7 @@ class RecordsByMessage:
 
 def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
     """Find the unit that each record of the bucket names. Hand-overs and their ends after `until_ms` are left out, and
-    counted as `beyond`."""
+    their number is `beyond` of the result."""
     count = len(bucket.units)
     flags, kind = lift(bucket.units, ["flags", "kind"])
     born = ((flags & np.uint32(UNIT_MOVED)) == 0) & (kind > 0)
@@ -79,7 +81,8 @@ def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
     origin = bucket.hour << INDEX_BITS | bucket.first
 
     def named(home: U64, its_random: U64) -> tuple[_Ints, _Bools]:
-        """The unit that each record names, and true if it is a message with these random bits."""
+        """Return two arrays, a value for each record. The first is the row of the unit that the record names. The
+        second is True if this unit is a message born here, with these random bits."""
         at = (home - np.uint64(origin)).view(np.int64)
         within = (at >= 0) & (at < count)
         at = np.where(within, at, 0) if not within.all() else at
@@ -126,8 +129,12 @@ def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
 
 
 def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, U8, U64, I64, int]:
-    """Return the settle records, their units, states and hand-overs, the newest record of each unit, and a count. The
-    count is of records that name no unit of the bucket. A row that could not be read is zeros and counts as none."""
+    """Return the rows of the settle records that name a unit of the bucket, and five facts about them.
+
+    For each of these records: the row of its unit, its state, and the name of its hand-over (name_of). For each unit: 1
+    + the ordinal of its newest record among these, 0 for none. Last comes the number of records that name no unit of
+    the bucket. A row that could not be read is zeros, and is left out of everything.
+    """
     global_index, what, term, attempt = lift(bucket.settles, ["global_index", "what", "term", "attempt"])
     name = name_of(term, attempt)
     at = global_index.view(np.int64) - bucket.first
@@ -143,7 +150,8 @@ def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, U8, U64, I64, in
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest settle record of each unit at home, [n] each. Zeros for a unit without one."""
+    """The fields of the newest settle record at each message's home, [n] each. They are zero for a unit without a
+    record."""
 
     what: U8
     name: U64
@@ -155,7 +163,7 @@ class Newest:
 
 def newest_of(bucket: Bucket, trail: RecordsByMessage) -> Newest:
     """Read the newest settle record of each unit. Records are read in the order of the file, and then written to the
-    rows of their units. Memory is read faster so than in the order of units."""
+    rows of their units. That reads memory faster than the order of units does."""
     newest = trail.is_newest
     at, rows = trail.settle_at[newest], trail.settles[newest]
     columns = lift(bucket.settles, ["at_ms", "when", "code", "node"], rows)
@@ -171,10 +179,11 @@ def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]
 
 
 def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_Bools, _Bools]:
-    """Return two masks of units, [n] each, for the quick rules.
+    """Return two boolean arrays, [n] each, which tell the quick rules which units have a longer history.
 
-    The first marks units with a record besides the newest and the leases of the hand-over that the newest names. The
-    second marks units with more than one settle record. A message with records at other positions is in both.
+    The first is True for units with more settle records than two kinds: the newest one, and leases of the hand-over
+    that it names. The second is True for units with more than one settle record. A message with settle records at
+    positions other than its home is True in both.
     """
     count = len(bucket.units)
     more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
@@ -190,7 +199,7 @@ def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_B
 
 
 def name_of(term: npt.NDArray[np.uint32], attempt: U16) -> U64:
-    """Return (term, attempt) as one number, which names a hand-over among those of its message. Such numbers are in
-    order of term, then of attempt."""
+    """Return (term, attempt) as one number. It names a hand-over among those of its message. Such numbers are in order
+    of term, then of attempt."""
     joined: U64 = term.astype(np.uint64) << np.uint64(16) | attempt
     return joined

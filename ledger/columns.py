@@ -26,12 +26,12 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 class MessageClass(IntEnum):
-    """The class of a message, by what became of it.
+    """The class of a message, by how it ended or where it stands.
 
-    - `pending` is also a message that was handed over, whose lease ended without outcome, and that will go out again.
-    - `in_flight` is a message whose lease still runs at `Context.until_ms`, where the records end.
-    - `delivered` is a message that a hand-over ended, if an account of some time is missing. In that time there may
-      have been other hand-overs.
+    - `pending` is also the class of a message whose lease ended without an outcome, and that will be handed over again.
+    - `in_flight` is the class of a message whose lease still runs at `Context.until_ms`, where the records end.
+    - `delivered` is the class of a message that a hand-over ended, if an account of some time is missing. In that time
+      there may have been other hand-overs.
     """
 
     DELIVERED_ONCE = 1
@@ -46,7 +46,8 @@ class MessageClass(IntEnum):
 
 
 def ended_class(row: State) -> MessageClass | int:
-    """The class of a message whose unit is in this state, 0 while it has not ended. Raises BadRow."""
+    """The class of a message whose unit is in this state. 0 if a message in this state has not ended, or if such a unit
+    stands for no message. Raises BadRow."""
     if row.answers.lives_here or not row.shown:
         return 0
     name = MessageClass.DELIVERED_ONCE.name if row.number == DELIVERED else row.word.upper()
@@ -152,13 +153,14 @@ class Lost(IntEnum):
 
 
 def word(member: IntEnum | IntFlag) -> str:
-    """The name of a member as reports and the API write it: `delivered_once`."""
+    """The name of a member of an enumeration as reports and the API write it, such as `delivered_once`."""
     assert member.name is not None
     return member.name.lower()
 
 
 def words_of(kind: type[IntEnum]) -> tuple[str, ...]:
-    """The words of an enumeration by number, "" for numbers it does not have: a dictionary for a column of codes."""
+    """The words of an enumeration in a list by number, with "" for each number that no member has. It serves as the
+    dictionary of a column of codes."""
     names = [""] * (max(kind) + 1)
     for member in kind:
         names[member] = word(member)
@@ -229,17 +231,17 @@ DUPLICATES: Final[dict[str, np.dtype[Any]]] = {
 
 
 def empty_columns(schema: dict[str, np.dtype[Any]], count: int = 0) -> Columns:
-    """Columns of zeros, [count] each."""
+    """Columns of zeros, with `count` rows each."""
     return {name: np.zeros(count, kind) for name, kind in schema.items()}
 
 
 def take_columns(columns: Columns, rows: npt.NDArray[Any] | slice) -> Columns:
-    """Take some rows, by mask, index or slice."""
+    """The rows that a boolean array, an index array or a slice names, as columns."""
     return {name: column[rows] for name, column in columns.items()}
 
 
 def join_columns(parts: Sequence[Columns], schema: dict[str, np.dtype[Any]]) -> Columns:
-    """Join all rows of these, in order."""
+    """Join the rows of several sets of columns, one set behind the other."""
     if not parts:
         return empty_columns(schema)
     return {name: np.concatenate([part[name] for part in parts]) for name in schema}

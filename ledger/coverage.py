@@ -33,7 +33,8 @@ class Coverage:
         self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
     def of_term(self, term: U32, at_ms: I64) -> _Bools:
-        """True, shape [n], where an account has records of the term after this moment, or the record of its end."""
+        """Return a boolean array [n]. An entry is True if an account has a record of the term later than `at_ms`, or
+        the record of the term's end."""
         if not len(self._terms):
             return np.zeros(len(term), np.bool_)
         row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
@@ -48,7 +49,8 @@ class Coverage:
         return leaders
 
     def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:
-        """True, shape [n], where this node's account covers from_ms <= t <= until_ms as a whole."""
+        """Return a boolean array [n]. An entry is True if this node's account covers all of from_ms <= t <=
+        until_ms."""
         seen = np.zeros(len(node), np.bool_)
         for number, spans in self._seen.items():
             its = node == number
@@ -56,8 +58,8 @@ class Coverage:
         return seen
 
     def of_all(self, from_ms: I64, until_ms: I64) -> _Bools:
-        """True, shape [n], where the accounts of all nodes cover from_ms <= t <= until_ms as a whole. False everywhere
-        if the Context names no node."""
+        """Return a boolean array [n]. An entry is True if the accounts of all nodes cover all of from_ms <= t <=
+        until_ms. All are False if the Context names no node."""
         seen = np.full(len(from_ms), bool(self._seen), np.bool_)
         for spans in self._seen.values():
             seen &= _within(spans, from_ms, until_ms)
@@ -65,7 +67,7 @@ class Coverage:
 
 
 def _seen(covered: Rows, gaps: Rows, node: int) -> tuple[I64, I64]:
-    """Return begin and end (exclusive) of each span that this node's account covers and that is in none of its gaps.
+    """Return begin and end (exclusive) of each span that this node's account covers, without the times of its gaps.
 
     Spans and gaps of node 0 count for every node. The result is in order, and spans that touch are joined.
     """

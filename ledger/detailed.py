@@ -1,8 +1,8 @@
-"""The detailed rules, for messages that were moved, leased, failed, handed over several times, or settled without a
-trace.
+"""The detailed rules. They judge messages that were moved, leased, failed, handed over several times, or settled
+without a hand-over on record.
 
-Their records are sorted once by (message, term, attempt). All later steps work on arrays with one row a hand-over or
-one a message, however many records a message has.
+Their records are sorted once by (message, term, attempt). All later steps work on arrays with one row for each
+hand-over or for each message, however many records a message has.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def judge_in_detail(
     coverage: Coverage,
     held: _Bools,
 ) -> Columns:
-    """Judge the units `at`, rising rows of the bucket, and return their DUPLICATES. The verdicts go into `rows`. `held`
-    [n] is set for units whose state allows no hand-over for now."""
+    """Judge the units `at`, rising rows of the bucket, and return their DUPLICATES. Class, counts and flags of each
+    message are written to `rows`. In `held` [n] the entries of units whose state allows no hand-over for now are set to
+    True."""
     records = records_of(bucket, trail, newest, at)
     outcomes = outcomes_of(records)
     kind: U8 = ENDED_CLASSES[newest.what[at]]
@@ -63,14 +64,14 @@ def judge_in_detail(
 
 
 def _any(message: I64, count: int) -> _Bools:
-    """True, [count], for the messages that stand in the list."""
+    """Return a boolean array [count], True for each message whose number is in `message`."""
     found = np.zeros(count, np.bool_)
     found[message] = True
     return found
 
 
 def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray[np.uint32]) -> None:
-    """Count each message's hand-overs, retries and duplicates."""
+    """Write to `rows` each message's number of hand-overs, of retries and of duplicates."""
     count, message = len(records.at), records.hand_overs.message
     again = message[repeats.later]
     for name, rows_of in (
@@ -83,7 +84,8 @@ def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray
 
 
 def _place(records: Records, rows: Columns) -> None:
-    """Set the due times of moved messages, in `rows`, to those of the unit where they stand by now."""
+    """Set the due times of moved messages, in `rows`, to those of the unit where each message stands at the end of the
+    records."""
     standing = records.standing
     moved = np.flatnonzero(standing.placed)
     rows["due_ms"][records.at[moved]] = standing.due_ms[moved]
@@ -91,8 +93,8 @@ def _place(records: Records, rows: Columns) -> None:
 
 
 def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) -> _Bools:
-    """Set the class of messages that have not ended, in `kind`. Return a mask of the hand-overs, [h], whose lease may
-    still run."""
+    """Set the class of messages that have not ended, in `kind`. Return a boolean array [h], True for each hand-over
+    whose lease may still run."""
     hand_overs, standing = records.hand_overs, records.standing
     open_ = kind == 0
     leased = open_ & (standing.what == LEASED) & (standing.when > context.until_ms)
@@ -108,7 +110,7 @@ def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) 
 
 
 def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[np.uint32], context: Context) -> None:
-    """Find the first hand-over of each message, and why it was late."""
+    """Write to `rows` when the first hand-over of each message began, how late it was, and why."""
     hand_overs = records.hand_overs
     first = np.flatnonzero(np.diff(hand_overs.message, prepend=-1))
     message = hand_overs.message[first]
@@ -145,7 +147,8 @@ def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[n
 
 
 def _rescheduled_ms(records: Records, message: I64, until_ms: I64) -> I64:
-    """When each message was last rescheduled up to its moment `until_ms`, 0 if it never was. No message comes twice."""
+    """When each message was last rescheduled at or before its time in `until_ms`, 0 if it never was. No message comes
+    twice."""
     settles = records.settles
     last_ms = np.zeros(len(records.at), np.int64)
     limit_ms = np.full(len(records.at), -1, np.int64)
@@ -164,7 +167,8 @@ def _flag_hand_overs(
     running: _Bools,
     flags: npt.NDArray[np.uint32],
 ) -> None:
-    """Flag early hand-overs, those without a known outcome, and those that two nodes claim."""
+    """Flag messages with a hand-over that was early, with one whose outcome is unknown, or with one that two nodes
+    recorded as theirs."""
     hand_overs, count = records.hand_overs, len(records.at)
     for which, flag in (
         (hand_overs.at_ms < hand_overs.asked_due_ms, Flag.EARLY),
@@ -179,8 +183,8 @@ def _flag_hand_overs(
 def _flag_cancelled(
     records: Records, newest: Newest, settled_ms: I64, context: Context, flags: npt.NDArray[np.uint32]
 ) -> None:
-    """Flag hand-overs that began after a cancel. If another node's clock timed the cancel, the hand-over must be later
-    by more than `Context.skew_ms`."""
+    """Flag messages with a hand-over that began after their cancel. If another node's clock timed the cancel, the
+    hand-over must be later by more than `Context.skew_ms`."""
     hand_overs = records.hand_overs
     message = hand_overs.message
     cancelled = newest.what[records.at] == CANCELLED
@@ -198,7 +202,8 @@ def _flag_moves(records: Records, flags: npt.NDArray[np.uint32]) -> None:
 
 def _flag_unsettled(records: Records, kind: U8, rows: Columns, context: Context, flags: npt.NDArray[np.uint32]) -> None:
     """Flag messages that a consumer got, by a node's account or by its receipt, and that are not settled as delivered.
-    An end within `Context.grace_ms` before the end of the records does not count: its settle record may come later."""
+    An end record within `Context.grace_ms` before the end of the records does not count, because its settle record may
+    come later."""
     ends = records.ends
     said = done(ends) & (ends.at_ms <= context.until_ms - context.grace_ms)
     had = _any(ends.message[said], len(kind)) | (rows["received"][records.at] > 0)
@@ -218,8 +223,9 @@ def _trace(
 ) -> None:
     """Flag messages with a hand-over that settle records name and no node's account has.
 
-    Where the accounts have a hole, its record is missing. Where they have none, the hand-over that ended a message is
-    untraced. A message that was settled as delivered is lost if no hand-over and no receipt of it is on record.
+    If the accounts have a gap at that time, the message is flagged because records are missing. If they have none, the
+    hand-over that ended the message is flagged as untraced. A message that was settled as delivered is lost if no
+    hand-over and no receipt of it is on record.
     """
     settles, at = records.settles, records.at
     flags[records.standing.astray] |= np.uint32(Flag.RECORDS_MISSING)

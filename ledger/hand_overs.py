@@ -50,7 +50,7 @@ class HandOvers(NamedTuple):
 
 
 class Settles(NamedTuple):
-    """The s settle records of the messages at all their positions, [s] each. Those of one position are in file
+    """The settle records of the messages at all their positions, s of them, [s] each. Those of one position are in file
     order."""
 
     key: U64
@@ -64,7 +64,7 @@ class Settles(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """End records, [e] each."""
+    """The end records of hand-overs of the messages, e of them, [e] each."""
 
     key: U64
     message: I64
@@ -85,7 +85,7 @@ class HandOverState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of k messages. `at` [k] holds the rows of their units in the bucket, rising."""
+    """All records of k messages. `at` [k] holds the rows of the messages' units in the bucket, rising."""
 
     at: I64
     hand_overs: HandOvers
@@ -97,8 +97,8 @@ class Records:
 
 
 def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
-    """Return the rows in order of their keys, and the keys in that order. Rows of one key stay in their own order. Keys
-    are rarely equal, so a sort is tried first that does not keep that order: it is several times as fast."""
+    """Return the indexes that sort `key`, and the sorted keys. Equal keys keep their order. Keys are rarely equal, so a
+    sort that does not keep the order of equal keys is tried first: it is several times as fast."""
     order = np.argsort(key)
     ranked = key[order]
     if (ranked[1:] == ranked[:-1]).any():
@@ -107,7 +107,7 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
 
 
 class FoundRecords(NamedTuple):
-    """The result of `Keyed.find`: for each key that was looked up, its place in `Keyed.keys`, [n] each."""
+    """The result of `Keyed.find` for n keys, [n] each: if the key is in `Keyed.keys`, and its index there."""
 
     there: _Bools  # the key is among them
     at: npt.NDArray[np.intp]  # its place, 0 for a key that is not among them
@@ -116,8 +116,8 @@ class FoundRecords(NamedTuple):
 class Keyed:
     """Events grouped by their key. `keys` holds each key once, rising.
 
-    `first`, `last` and `least` take a value for each event, in the order of the keys given here. They return one value
-    for each of `keys`.
+    `first`, `last` and `least` take an array with a value for each event, in the order in which the keys were given to
+    this object. They return an array with one value for each of `keys`.
     """
 
     def __init__(self, key: U64) -> None:
@@ -128,7 +128,7 @@ class Keyed:
         self.keys = ranked[self._starts]
 
     def find(self, key: U64) -> FoundRecords:
-        """Find where each of these keys stands in `keys`."""
+        """Find for each of these keys its index in `keys`."""
         if not len(self.keys):
             return FoundRecords(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
@@ -136,17 +136,17 @@ class Keyed:
         return FoundRecords(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The value of the first event of each key."""
+        """For each of `keys` the value of its first event."""
         return values[self._order[self._starts]]
 
     def last(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The value of the last event of each key."""
+        """For each of `keys` the value of its last event."""
         ends = np.append(self._starts, len(self._order))[1:]
         last: npt.NDArray[Any] = values[self._order[ends - 1]]
         return last
 
     def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The smallest value of each key."""
+        """For each of `keys` the smallest value of its events."""
         if not len(self._starts):
             return values[:0]
         least: npt.NDArray[Any] = np.minimum.reduceat(values[self._order], self._starts)
@@ -162,7 +162,7 @@ def read(of_keys: npt.NDArray[Any], found: FoundRecords, absent: int) -> npt.NDA
 
 
 def records_of(bucket: Bucket, trail: RecordsByMessage, newest: Newest, at: I64) -> Records:
-    """Gather all records of the units `at`, which are rows of the bucket and rise."""
+    """Gather all records of the messages whose units are `at`, rising rows of the bucket."""
     message_of = np.full(len(bucket.units), -1, np.int64)
     message_of[at] = np.arange(len(at))
     rank = _Ranks(bucket)
@@ -222,7 +222,7 @@ def _ends(bucket: Bucket, trail: RecordsByMessage, message_of: I64, rank: _Ranks
 
 
 class _Places(NamedTuple):
-    """Records of the messages at other positions, in order of position and file."""
+    """Settle records of the messages at positions other than home, in order of position and file."""
 
     place: U64
     what: U8
@@ -270,32 +270,34 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
 
 
 def failures(settles: Settles) -> _Bools:
-    """A mask: True for records that say that the hand-over they name failed, or that its message was given up."""
+    """Return a boolean array, True for settle records that say that a hand-over failed, or that its message was given
+    up."""
     told: _Bools = TELLS_FAILURE[settles.what]
     told &= (settles.code != RESCHEDULED) & (settles.code != REDRIVEN)
     return told
 
 
 def answered(settles: Settles) -> _Bools:
-    """A mask: True for records that tell the outcome of the hand-over that they name."""
+    """Return a boolean array, True for settle records that tell the outcome of the hand-over that they name."""
     silent = (settles.what == DEAD) & ((settles.code == LEASE_ENDED) | (settles.code == MAX_AGE))
     told: _Bools = (settles.what == DELIVERED) | (failures(settles) & ~silent)
     return told
 
 
 def leases(settles: Settles) -> _Bools:
-    """A mask: True for leased records, which tell of a hand-over or of an extension of its lease."""
+    """Return a boolean array, True for leased records. Such a record tells of a hand-over or of an extension of its
+    lease."""
     told: _Bools = settles.what == LEASED
     return told
 
 
 def refused(ends: Ends) -> _Bools:
-    """A mask: True for end records that say that the consumer did not take the message."""
+    """Return a boolean array, True for end records that say that the consumer did not take the message."""
     told: _Bools = (ends.outcome == FAILED) | (ends.outcome == GIVEN_BACK)
     return told
 
 
 def done(ends: Ends) -> _Bools:
-    """A mask: True for end records that say that the consumer took the message."""
+    """Return a boolean array, True for end records that say that the consumer took the message."""
     told: _Bools = (ends.outcome == DONE) | (ends.outcome == LATE)
     return told

@@ -1,4 +1,4 @@
-"""The verdicts of one bucket: a class for every message, a cause for every duplicate.
+"""Judges one bucket: gives every message a class, and every duplicate a cause.
 
 Two facts decide nearly all messages: the newest settle record of their unit, and the one hand-over that a node wrote
 down. The quick rules (`_quick`) judge these messages in arrays by global_index, without a sort:
@@ -6,11 +6,12 @@ down. The quick rules (`_quick`) judge these messages in arrays by global_index,
     delivered                       by the hand-over that is the only one on record
     cancelled, expired, pending     without any hand-over
 
-All other messages (moved, several hand-overs, a lease, a failure, no trace) go through the detailed rules
+All other messages (moved, several hand-overs, a lease, a failure, no hand-over on record) go through the detailed rules
 (detailed.py), which sort. Those rules tell a retry from a duplicate and one cause from another.
 
-The last step looks at the gaps of the accounts. If none touches the time in which a message could be handed over, its
-one hand-over on record was the only one. Otherwise there may be more, and it is `delivered`, not `delivered_once`.
+The last step looks at the gaps of the accounts. If no gap touches the time in which a message could be handed over, its
+one hand-over on record was the only one. Otherwise there may have been more. Then the class of the message is
+`delivered`, not `delivered_once`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _COUNT_MAX = 0xFFFF
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The result of `judge`. `messages` has a row for each message born in the bucket, in order of home. `duplicates`
-    has one for each extra hand-over."""
+    has a row for each hand-over that repeats another one and is no retry."""
 
     messages: Columns  # ledger.columns.LEDGER
     duplicates: Columns  # ledger.columns.DUPLICATES
@@ -93,7 +94,8 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
 
 
 def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Context) -> tuple[tuple[int, ...], bool]:
-    """Flag messages of which a hand-over may be missing: in a gap, or before the backup that the cluster was made from.
+    """Flag messages of which a hand-over may be missing from the records. It may have happened in a gap, or before the
+    backup that the cluster was made from.
 
     Return the ordinals of those gaps, and True if a message was in the backup.
     """
@@ -128,7 +130,8 @@ def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns
 def _quick(
     bucket: Bucket, trail: RecordsByMessage, newest: Newest, rows: Columns, context: Context
 ) -> npt.NDArray[np.bool_]:
-    """Judge the messages that the quick rules decide, into `rows`. Return a mask of them, [n]."""
+    """Judge the messages that the quick rules decide, and write their fields to `rows`. Return a boolean array [n],
+    True for these messages."""
     more, several = storied(bucket, trail, newest)
     once = (trail.start_count == 1) & ~more
     its = once[trail.start_at]
@@ -166,8 +169,8 @@ _CLASSES: U8 = table(lambda row: ended_class(row) or MessageClass.PENDING, np.ui
 
 
 def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context) -> None:
-    """Flag the units `at` as late, and set the cause. `starts` [m] are the rows of their first hand-overs in the
-    deliveries."""
+    """Flag the messages of the units `at` as late, and set the cause. `starts`, as long as `at`, has the row of each
+    one's first hand-over in the bucket's deliveries."""
     at_ms, asked_due_ms, tick, local_index, term, mode = lift(
         bucket.deliveries, ["at_ms", "asked_due_ms", "tick", "local_index", "term", "mode"], starts
     )
@@ -203,8 +206,8 @@ def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDA
 
 
 def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Coverage) -> None:
-    """Class overdue messages as lost that were never handed over and are due for longer than `Context.lost_after_ms`.
-    All accounts must cover the time since they were due."""
+    """Set the class of overdue messages to lost if they were never handed over and are due for longer than
+    `Context.lost_after_ms`. All accounts must cover the time since they were due."""
     due_ms = rows["due_ms"][overdue]
     gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
@@ -215,8 +218,8 @@ def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Cover
 
 
 def _ask_receivers(rows: Columns, context: Context) -> None:
-    """Flag messages that were handed over in the time that the receipts cover, and that no receipt names. Those that
-    were settled as delivered are lost."""
+    """Flag messages that were handed over in the time that the receipts cover, and that no receipt names. Of these,
+    messages that were settled as delivered are lost."""
     first_ms, settled_ms = rows["first_ms"], rows["settled_ms"]
     last_ms = np.maximum(first_ms, settled_ms)
     asked = (first_ms >= context.receipts_from_ms) & (last_ms + context.grace_ms < context.receipts_until_ms)

@@ -30,7 +30,7 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class FirstHandOvers:
-    """First hand-overs that were late, [n] each, with the facts that tell why."""
+    """Late first hand-overs of n messages, [n] each, with the facts from which their cause is found."""
 
     at_ms: I64
     asked_due_ms: I64

@@ -1,6 +1,6 @@
 """Takes the records of moved messages out of the bucket where these messages stand or stood.
 
-They are judged in the bucket of the message's home, so the caller brings them there.
+Such a message is judged in the bucket of its home, so the caller brings the records to that bucket.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class MovedRecords(NamedTuple):
 
 
 def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> MovedRecords:
-    """Return the units of the bucket that a move appended (PLACE rows), and their settle records (`ABROAD` rows).
+    """Return a PLACE row for each unit of the bucket that a move appended, and the settle records of these units
+    (`ABROAD` rows).
 
-    It needs the record headers of those m units, which name their homes. They are in the bucket, or in `moved_headers`
-    [m], in the order of the units. `first_settle` is the ordinal of the bucket's first settle record in its file. Any
-    other number will do that rises from bucket to bucket of an hour. A home may lie in the same bucket as the place.
+    The function needs the record headers of those m units, which name their homes. They are in the bucket, or in
+    `moved_headers` [m], in the order of the units. `first_settle` is the ordinal of the bucket's first settle record in
+    its file. Any other number will do that rises from bucket to bucket of an hour. A home may lie in the same bucket as
+    the place.
     """
     moved = np.flatnonzero(bucket.units["flags"] & np.uint32(UNIT_MOVED))
     if not len(moved):

@@ -52,7 +52,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Outcomes(NamedTuple):
-    """The facts on record about each of the h hand-overs, [h] each."""
+    """The recorded facts about each of the h hand-overs, [h] each."""
 
     leased: _Bools  # its Lease is on record, at any time
     leased_ms: I64  # the earliest time in a Lease of it, _NEVER without one
@@ -69,8 +69,8 @@ class Outcomes(NamedTuple):
 
 
 class Repeats(NamedTuple):
-    """The verdicts on the r hand-overs after the first of each message, [r] each. `later` is the ordinal of such a
-    hand-over among all, `before` that of the one before it."""
+    """The judgement on each of the r hand-overs after the first of its message, [r] each. `later` is the ordinal of
+    that hand-over among all hand-overs, `before` the ordinal of the hand-over before it."""
 
     before: I64
     later: I64
@@ -108,8 +108,8 @@ def outcomes_of(records: Records) -> Outcomes:
 
 
 def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: Context) -> Repeats:
-    """Compare each hand-over with the one before it of the same message. `settled_ms` [k] is when each message ended, 0
-    while open."""
+    """Compare each hand-over with the one before it of the same message, and say if it is a retry or a duplicate.
+    `settled_ms` [k] is when each message ended, 0 while it is open."""
     hand_overs = records.hand_overs
     later = np.flatnonzero(hand_overs.message[1:] == hand_overs.message[:-1]) + 1
     before = later - 1

@@ -38,7 +38,7 @@ _LENGTHS: Final = ("tags_len", "headers_len", "content_type_len", "target_len", 
 
 
 class ScheduledTwice(NamedTuple):
-    """Messages that repeat an earlier one, [k] each."""
+    """The k messages that repeat an earlier one, [k] each."""
 
     home: U64
     other: U64  # home of the newest equal message that was scheduled before it
@@ -46,8 +46,9 @@ class ScheduledTwice(NamedTuple):
 
 
 def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
-    """TWIN rows, [n], of these units of an hour, row i that of the unit first + i. The likeness is 0 for messages that
-    cannot be repeats: born elsewhere, with a key, or not readable."""
+    """TWIN rows of n units of an hour, [n]. Row i is of the unit first + i. Its likeness is a hash of all that equal
+    messages have in common. It is 0 for messages that cannot be repeats: born elsewhere, with a key, or not
+    readable."""
     rows = np.zeros(len(units), TWIN)
     flags, tags = lift(units, ["flags", "tags"])
     topic, asked_due_ms, crc, body_len, key_len, size, created_ms = lift(
@@ -69,8 +70,8 @@ def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
 
 
 def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
-    """Find the messages of `rows` that repeat one created at most `within_ms` before them. That one is in `rows`, or in
-    `before`, whose homes are all lower."""
+    """Find the messages of `rows` that repeat a message created at most `within_ms` before them. That earlier message
+    is in `rows`, or in `before`, whose homes are all lower."""
     if not len(rows):
         return ScheduledTwice(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     parts = [lift(part, ["likeness", "created_ms", "home", "first_ms"]) for part in (before, rows)]
@@ -93,8 +94,8 @@ def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
 
 
 def _crowded(likeness: U64) -> npt.NDArray[np.intp]:
-    """Return the rows that may have an equal one: their likeness begins with the same bits as that of another row. Most
-    rows are left out, and need not be sorted."""
+    """Return the rows that may have an equal row, because their likeness begins with the same bits as that of another
+    row. Most rows are left out, and need not be sorted."""
     some = np.flatnonzero(likeness)
     bits = min(_BINS_MAX, max(8, int(4 * len(some)).bit_length()))
     bins = (likeness[some] >> np.uint64(64 - bits)).view(np.int64)
@@ -102,14 +103,15 @@ def _crowded(likeness: U64) -> npt.NDArray[np.intp]:
 
 
 def _run_starts(begins: npt.NDArray[np.bool_]) -> I64:
-    """For each row the first of its run. `begins` [n - 1] is true for rows, from the second on, that begin one."""
+    """For each of n rows the index of the first row of its run, [n]. `begins` [n - 1] is about the rows from the second
+    on. It is True for a row that begins a run."""
     starts = np.zeros(len(begins) + 1, np.int64)
     starts[1:] = np.flatnonzero(np.concatenate([[True], begins]))[np.cumsum(begins)]
     return starts
 
 
 def _mixed(numbers: U64) -> U64:
-    """Each number's bits spread over all 64 (the finish of splitmix64)."""
+    """Hash each number, so that each of its bits changes all 64 bits of the result (the last step of splitmix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: U64 = numbers ^ (numbers >> np.uint64(31))

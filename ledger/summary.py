@@ -1,4 +1,6 @@
-"""The counts of a ledger: a Summary for each bucket, added up to one for all, with the checks that its counts agree.
+"""The counts of a ledger: a Summary for each bucket, added up to one for all, with checks that its counts agree.
+
+Two equations hold:
 
 scheduled = delivered_once + delivered_more + dead + cancelled + expired + pending + in_flight + lost
           + delivered
@@ -19,8 +21,8 @@ from ledger.judge import Ledger
 
 
 class Change(NamedTuple):
-    """The failover duplicates of one change of terms. Each repeats a hand-over of the leader that died, whose Lease did
-    not get into the log."""
+    """The failover duplicates of one change of terms. Each repeats a hand-over of the leader that died, whose Lease was
+    not committed."""
 
     duplicates: int
     first_ms: int  # earliest and latest of the earlier hand-overs
@@ -28,7 +30,7 @@ class Change(NamedTuple):
 
     @property
     def span_ms(self) -> int:
-        """The time from the first to the last of the hand-overs that were repeated."""
+        """The time from the first to the last hand-over that was repeated."""
         return self.last_ms - self.first_ms
 
     def __add__(self, other: object) -> Change:
@@ -62,7 +64,7 @@ class Summary:
 
     @classmethod
     def of(cls, ledger: Ledger) -> Summary:
-        """The counts of one bucket."""
+        """The counts of the ledger of one bucket."""
         messages, extra = ledger.messages, ledger.duplicates
         kind = messages["class"]
         late = messages["late_cause"][messages["flags"] & np.uint32(Flag.LATE) > 0]
@@ -108,7 +110,7 @@ class Summary:
         )
 
     def wrong(self) -> list[str]:
-        """Say what does not add up, a sentence each. Empty when all does."""
+        """Return a sentence for each count that does not equal the sum that it should equal. Empty if all agree."""
         found: list[str] = []
         if set(self.classes) - set(map(int, MessageClass)):
             found.append(f"messages of no class: {self.classes}")
@@ -125,8 +127,8 @@ class Summary:
         return found
 
     def broken(self, duplicate_span_ms: int = 50) -> list[str]:
-        """Name the promises that did not hold, a sentence each. `duplicate_span_ms` bounds the span of the failover
-        duplicates of one change of terms."""
+        """Return a sentence for each promise that did not hold. `duplicate_span_ms` is the bound for
+        `Change.span_ms`."""
         found: list[str] = []
         for count, said in (
             (self.classes.get(MessageClass.LOST, 0), "lost"),
@@ -149,7 +151,7 @@ class Summary:
         return found
 
     def document(self) -> dict[str, Any]:
-        """The counts for JSON: every class, cause and flag by its word, zeros included."""
+        """The counts as a JSON document: every class, cause and flag by its word, those with a count of zero too."""
         return {
             "scheduled": self.scheduled,
             "classes": _worded(MessageClass, self.classes),
@@ -224,8 +226,8 @@ def _by_topic(topic: npt.NDArray[np.uint32], kind: npt.NDArray[np.uint8]) -> dic
 
 
 def _ranked(topic: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Return the different topics, rising, and for each row the ordinal of its topic among them. Topic numbers are
-    given from 1 on, so most are small, and a table by number saves the sort."""
+    """Return the different topics, rising, and for each row the ordinal of its topic among them. Topic numbers count up
+    from 1, so most are small. A table by number then saves the sort."""
     most = int(topic.max(initial=0))
     if most > len(topic) + 4096:
         numbers, which = np.unique(topic, return_inverse=True)

@@ -57,10 +57,10 @@ def terms_of(deliveries: Rows) -> Rows:
 
 
 def merge_terms(parts: Sequence[Rows]) -> Rows:
-    """Merge several parts into one TERM row a term, in order, for Context.terms.
+    """Merge several parts of TERM rows into one row for each term, in order of term, for Context.terms.
 
-    As long as every node votes once in a term, no two nodes lead in one term. If two claim a term all the same, the row
-    of the node that began it first is taken. `rival_terms` names such terms.
+    As long as every node votes once in a term, no two nodes lead in one term. If the records of two nodes name the same
+    term all the same, the row of the node that began it first is taken. `rival_terms` names such terms.
     """
     merged = _by_term_and_node(parts)
     order = np.lexsort((np.where(merged["begun_ms"] > 0, merged["begun_ms"], _NEVER), merged["term"]))
@@ -69,7 +69,7 @@ def merge_terms(parts: Sequence[Rows]) -> Rows:
 
 
 def rival_terms(parts: Sequence[Rows]) -> list[int]:
-    """The terms that more than one node claims."""
+    """The terms that more than one node recorded as its own."""
     terms, count = np.unique(_by_term_and_node(parts)["term"], return_counts=True)
     found: list[int] = terms[count > 1].tolist()
     return found

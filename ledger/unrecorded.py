@@ -131,14 +131,14 @@ def _led_until_ms(terms: Rows) -> I64:
 
 
 def _least_later(at_ms: I64) -> I64:
-    """For each row the least time of all rows behind it, [n]. EVER_MS for the last row."""
+    """For each row the smallest time among all rows behind it, [n]. EVER_MS for the last row."""
     least: I64 = np.minimum.accumulate(np.append(at_ms, EVER_MS)[::-1])[::-1][1:]
     return least
 
 
 class Open:
-    """Holds the span of time in which each message of a bucket can have been handed over: `from_ms`, `until_ms`,
-    [n]."""
+    """The span of time in which each of a bucket's n messages can have been handed over: from `from_ms` to `until_ms`,
+    [n] each."""
 
     def __init__(self, bucket: Bucket, rows: Columns, context: Context) -> None:
         self.from_ms: I64 = np.minimum(bucket.units["due_ms"], rows["due_ms"])
@@ -152,8 +152,8 @@ class Open:
         self.until_ms: I64 = np.where(settled_ms > 0, settled_ms, context.until_ms)
 
     def within(self, span: np.void) -> npt.NDArray[np.bool_]:
-        """A mask, [n], of the messages whose span meets that of a SPAN row. If the row is `ahead`, it marks only
-        messages whose span begins in it."""
+        """Return a boolean array [n], True for messages whose span overlaps that of a SPAN row. If the row is `ahead`,
+        only messages whose span begins in it are True."""
         last_ms = self.from_ms if span["ahead"] else self.until_ms
         found: npt.NDArray[np.bool_] = (self.from_ms < span["until_ms"]) & (last_ms >= span["from_ms"])
         return found
@@ -162,8 +162,8 @@ class Open:
 def unseen(
     bucket: Bucket, rows: Columns, born: npt.NDArray[np.bool_], context: Context
 ) -> tuple[npt.NDArray[np.bool_], tuple[int, ...]]:
-    """Return a mask of messages born here, [n], that may have been handed over in a gap, and the ordinals of those
-    gaps."""
+    """Return a boolean array [n], True for messages born here that may have been handed over in a gap. Also return the
+    ordinals of those gaps."""
     hidden = np.zeros(len(bucket.units), np.bool_)
     gaps: list[int] = []
     if len(context.gaps) and len(hidden):

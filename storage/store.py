@@ -1,4 +1,4 @@
-"""A group's messages on disk: the facade to which the replicated machine applies, and from which the dispatcher reads.
+"""A group's messages on disk: the facade to which the state machine applies, and from which the dispatcher reads.
 
 The store is a function of the applied entries. It reads no clock and draws nothing. Its files depend on the order of
 commands alone, not on the time of a flush. All methods but those of CheckpointJob are for the loop's thread.
@@ -44,7 +44,7 @@ __all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "DueUnits", "Sta
 
 
 class Store:
-    """The hours, the catalog beside them, and their checkpoints. Open with `Store.open`."""
+    """The hours of a group, the catalog beside them, and their checkpoints. Open with `Store.open`."""
 
     def __init__(self, directory: Path, disk: Disk, group: int, catalog: Catalog) -> None:
         self._disk = disk
@@ -102,7 +102,7 @@ class Store:
 
     @property
     def staged_bytes(self) -> int:
-        """Memory of the bytes that wait for a checkpoint. Past STAGED_BYTES_SOFT one is due."""
+        """Memory in bytes of what waits for a checkpoint. Past STAGED_BYTES_SOFT a checkpoint is due."""
         return self._hours.staged_bytes
 
     @property
@@ -112,7 +112,7 @@ class Store:
 
     @property
     def left_by_start(self) -> int:
-        """How many leftovers are still to be removed, and hours' files to be cut. Each checkpoint does a piece."""
+        """The number of leftovers still to remove and of hours' files still to check. Each checkpoint does some."""
         return self._hours.leftovers + self._opening.unlooked
 
     # apply
@@ -182,7 +182,7 @@ class Store:
         return result
 
     def records(self, positions: U64, units: Units | None = None) -> list[Record]:
-        """The records of these units, in order. `units` are these if they are known. All must exist."""
+        """The records of these units, in order. All must exist. `units` are the index units if the caller has them."""
         found: dict[int, Record] = {}
         for hour, rows, at in self._hours.existing(positions):
             places = range(len(at)) if isinstance(rows, slice) else rows.tolist()
@@ -202,7 +202,7 @@ class Store:
         return newest(self._hours, positions)
 
     def before_newest(self, positions: U64) -> Settles:
-        """The settle record of each unit before its newest one, in the form of `newest`."""
+        """As `newest`, but the settle record of each unit before its newest one. `what` is 0 if there is none."""
         return before_newest(self._hours, positions)
 
     def settled_at(self, home: int) -> int | None:
@@ -214,7 +214,7 @@ class Store:
         return int(self.newest(at)["at_ms"][0]) if IS_SETTLED[state] else None
 
     def cancel_priors(self, positions: U64) -> U16:
-        """The code of each unit's newest settle record, where a cancel notes the hand-overs before it."""
+        """The code of each unit's newest settle record. A cancel's code tells of the hand-overs before it."""
         codes: U16 = self.newest(positions)["code"]
         return codes
 
@@ -291,7 +291,7 @@ class Store:
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
     def hour_count(self, hour: int, count_filter: CountFilter, now_ms: int) -> HourCount | None:
-        """The count of an hour's messages that pass the filter, in two steps as `slot_read`. None if none can pass."""
+        """A count of the hour's messages that pass the filter, in two steps as `slot_read`. None if none can pass."""
         if not count_filter.touches(hour) or not (self.open_units(hour) or count_filter.standings - OPEN_STANDINGS):
             return None
         return HourCount(found, count_filter, now_ms) if (found := self._hours.find(hour)) else None
@@ -303,7 +303,7 @@ class Store:
     # hours
 
     def hour(self, hour: int) -> Hour | None:
-        """An hour as an object, None if it does not exist. It is another object once the hour is begun anew."""
+        """An hour as an object, None if it does not exist. An hour that was begun anew is another object."""
         return self._hours.find(hour)
 
     def open_units(self, hour: int) -> int:
@@ -312,8 +312,8 @@ class Store:
         return found.unsettled - found.forwarded if found else 0
 
     def extents(self, hours: Sequence[int] | None = None) -> Extents:
-        """The first ordinal and the number of units of these hours, all if None. Both may change: units are added, or
-        the hour is begun anew."""
+        """The first ordinal and the number of units of each of these hours, or of all hours for None. Both may change:
+        units are added, or the hour is begun anew."""
         return self._hours.table.extents(hours)
 
     def span(self, hour: int) -> tuple[int, int]:
@@ -322,11 +322,11 @@ class Store:
         return (base + found.first, base + found.first + found.units) if found else (base, base)
 
     def lengths(self, hour: int) -> HourLengths | None:
-        """The lengths of an hour's files once all is written. None if there is no such hour."""
+        """The lengths of an hour's files once all staged bytes are written. None if it does not exist."""
         return found.lengths if (found := self._hours.counters(hour)) else None
 
     def topics_from(self, hour: int, first: int) -> U32:
-        """The topic of each unit of an hour, from this ordinal on."""
+        """The topic of each unit of an hour, without its first `first` units."""
         found = self._hours.use(hour)
         rows = found.unit_rows(np.arange(found.first + first, found.next)) if found else np.empty(0, UNIT)
         topics: U32 = rows["topic"]

@@ -13,7 +13,8 @@ loop    begin(record) -> frozen     changes are set aside; new ones collect over
 thread  frozen.commit()             after the files' fdatasync: changes + record in ONE transaction, synced
 loop    finish(frozen)              reads move to the new transaction, what was set aside is dropped
 ```
-Stopped anywhere before the end of commit: the old checkpoint. After it: the new one. There is no third.
+If the process stops before `commit` ends, the next start finds the old checkpoint. If it stops later, it finds the new
+one.
 """
 
 import struct
@@ -148,11 +149,11 @@ class Catalog:
         """Open the catalog directory with the tables `rows`, or create it. The data directory's LOCK keeps it to one
         process, which opens it once.
 
-        - `read_only`: the directory exists and no other process has it open. Nothing is changed or made beside it.
+        - `read_only`: the directory exists and no other process has it open. No file in it is changed or made.
         - `beside_node`, with `read_only`: its node may be running, so LMDB's existing lock file counts this reader.
 
-        Raises FormatRefused (another version), DiskFailed, or Corrupt: the file is cut short, or the record, the
-        genesis or a topic is damaged.
+        Raises FormatRefused (a version that this build does not know) or DiskFailed. Raises Corrupt if the file is cut
+        short, or if the record, the genesis or a topic is damaged.
         """
         if read_only:
             require_begun(path / "data.mdb", disk)
@@ -196,12 +197,12 @@ class Catalog:
     # tables
 
     def of(self, row: TableRow[C]) -> C:
-        """The cache of a table in memory. Code that changes the table does it through the cache."""
+        """The cache in memory of a table of the registry. Code that changes the table does it through the cache."""
         cache: C = self._caches[row.name]
         return cache
 
     def table(self, row: TableRow[Any]) -> Table:
-        """The rows of a table."""
+        """The table, in LMDB and memory, of this row of the registry."""
         return self._by_name[row.name]
 
     # genesis
@@ -216,7 +217,7 @@ class Catalog:
         write_genesis(self._meta, genesis)
 
     def refound(self, genesis: Genesis) -> None:
-        """Give a backup that is being restored the genesis of another cluster."""
+        """Replace the genesis by another cluster's, in a backup that is being restored."""
         replace_genesis(self._meta, genesis)
 
     @property
@@ -225,7 +226,7 @@ class Catalog:
         return read_overdue_rule(self._meta)
 
     def set_overdue_rule(self, rule: OverdueRule | None) -> None:
-        """Set the rule for overdue messages. None: there is no such message any more, and the rule is removed."""
+        """Set the rule for overdue messages. None removes the rule, because no message is left to which it applies."""
         write_overdue_rule(self._meta, rule)
 
     def set_restored(self, restored: Restored) -> None:
@@ -253,7 +254,8 @@ class Catalog:
         return len(self._topics)
 
     def topic_page(self, after: str, most: int, namespace: str = DEFAULT_NAMESPACE) -> list[Topic]:
-        """At most `most` topics by name, from behind `after` ("": from the first)."""
+        """At most `most` topics of the namespace, in order of names, whose names are greater than `after`. "" for the
+        first page."""
         return self._topics.page(after, most, namespace)
 
     def topics_with_settings(self) -> list[Topic]:
@@ -283,8 +285,8 @@ class Catalog:
         return self._keys.drop_hour(hour)
 
     def forget_hour_keys(self, hour: int, end: int) -> None:
-        """Note that the keys of an hour's units with global indexes below `end` are to go. `drop_dead_keys` drops them
-        step by step."""
+        """Note that the keys of an hour's units with global indexes below `end` are to be dropped. `drop_dead_keys`
+        drops them a few at a time."""
         self._keys.forget_hour(hour, end)
 
     def drop_dead_keys(self) -> int:
@@ -302,7 +304,7 @@ class Catalog:
         self._first_indexes.set(hour, index)
 
     def last_unlinked(self, first: int, end: int) -> int | None:
-        """The newest hour with first <= hour < end that was ever unlinked."""
+        """The newest hour with first <= hour < end that was ever unlinked. None if no such hour was."""
         return self._first_indexes.last(first, end)
 
     # checkpoint
@@ -334,9 +336,10 @@ class Catalog:
         self.record = frozen.record
 
     def pin(self) -> CatalogPin | None:
-        """Pin the last durable checkpoint, to be copied later. None before the first. Copies nothing.
+        """Pin the last durable checkpoint, to be copied later. None before the first checkpoint. Copies nothing.
 
-        It may be newer than `record`, if a thread has committed a checkpoint that `finish` was not called for yet.
+        The pinned checkpoint may be newer than `record`, if a thread has committed a checkpoint and `finish` was not
+        called for it yet.
         """
         genesis, transaction = self.genesis, self._environment.begin()
         record = read_checkpoint(transaction, self._about)
@@ -348,14 +351,15 @@ class Catalog:
     # verify and digest
 
     def dump(self) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Yield (table, key, value) of all rows, changes included. The order follows from the content alone."""
+        """Yield (table, key, value) of all rows, also those changed since the last checkpoint. The order depends on the
+        content alone."""
         for table in self._tables:
             for key, value in table.rows():
                 yield table.name, key, value
 
     def faults(self) -> list[str]:
-        """Read every row of the last checkpoint. Return a line for each wrong checksum, and for a wrong count or hash
-        of all rows."""
+        """Read every row of the last checkpoint. Return a line for each wrong checksum. Also return a line if the count
+        or the hash of all rows differs from the record's."""
         faults: list[str] = []
         count = total = 0
         try:

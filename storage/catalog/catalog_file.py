@@ -1,7 +1,7 @@
 """Checks of the catalog's file before LMDB maps it: the file holds all its pages, and the pages hold together.
 
-LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word. A
-page that differs from its tree may fail an assertion, which ends the process with a word of LMDB's own. So plain reads
+LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a message.
+A page that differs from its tree may fail an assertion, which ends the process with a message of LMDB's. So plain reads
 check the file first. A file that was cut short raises Corrupt with its name at every open. Only verify reads all pages
 in use.
 
@@ -62,7 +62,8 @@ class _Meta:
 
 
 def require_begun(path: Path, disk: Disk) -> None:
-    """Raise Corrupt if data.mdb is missing or empty, for LMDB would begin it anew. DiskFailed if it cannot be read."""
+    """Raise Corrupt if data.mdb is missing or empty, because LMDB would then make a new empty catalog. Raises
+    DiskFailed if the file cannot be read."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
@@ -116,7 +117,7 @@ def require_whole(path: Path, disk: Disk) -> None:
 
 
 class _File:
-    """A check of the file, as of one transaction."""
+    """One check of the file, against the newest transaction that the file has when the check begins."""
 
     def __init__(self, name: str, fd: int, disk: Disk) -> None:
         self._name = name
@@ -144,7 +145,8 @@ class _File:
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
 
     def require_sound(self) -> None:
-        """Raise Corrupt if a page has another number or kind than its tree says, or points past its end."""
+        """Raise Corrupt if a page has another number or kind than its tree says, or names a page behind the last
+        one."""
         self._size = self._disk.size(self._fd)
         if self._size:
             self._meta = meta = self._newest()
@@ -153,7 +155,7 @@ class _File:
                     self._check_table(page, row)
 
     def overtaken(self) -> bool:
-        """True if another transaction was committed since this check began. Its pages may have changed."""
+        """True if another transaction was committed since this check began, so that its pages may have changed."""
         return self._meta is not None and self._newest() != self._meta
 
     def _newest(self) -> _Meta:
@@ -174,7 +176,7 @@ class _File:
         return _Meta(page_size, free, main, last_page, transaction)
 
     def _free_from(self, first: int) -> set[int]:
-        """The free pages from page `first` on."""
+        """The numbers of the free pages that are `first` or higher."""
         assert self._meta is not None
         free: set[int] = set()
         for page, row, _ in self._rows(self._meta.free):
@@ -185,7 +187,8 @@ class _File:
         return free
 
     def _check_table(self, page: int, tree: bytes) -> None:
-        """Check all pages of a tree that is a row of the main tree. It holds no tree itself."""
+        """Check all pages of a table's tree, which is given as a row of the main tree. A table holds no further
+        tree."""
         if len(tree) != _TREE.size:
             raise self._damaged(page, f"a tree of {len(tree)} bytes")
         for inner, _, flags in self._rows(tree):

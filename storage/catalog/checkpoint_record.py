@@ -80,7 +80,8 @@ class CheckpointRecord:
 
     @property
     def version(self) -> int:
-        """The version of the bytes. Each level writes one that all builds which its cluster may run can read."""
+        """The version of the bytes, which depends on the level. All builds that a cluster of this level may run can
+        read it."""
         if has(self.level, "doubt"):
             return 3
         return 1 if self.level == FOUNDED else 2

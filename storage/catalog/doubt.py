@@ -1,12 +1,12 @@
 """The doubt: hand-overs that a former leader may have made without a record.
 
 In fast mode a leader hands over first, and its Lease is in the log up to 50 ms later. So no node knows the last
-hand-overs of a leader that died. They can only be of units that were there when the leader died, and due by its clock.
-The change of leader leaves a doubt about all these units. The doubt about a unit ends with its message. A planned
-transfer leaves no doubt.
+hand-overs of a leader that died. They can only be of units that existed when the leader died, and that were due by its
+clock. The change of leader leaves a doubt about all these units. The doubt about a unit ends with its message. A
+planned transfer leaves no doubt.
 
-A later change of leader leaves a doubt about all units that were in doubt after an earlier one, and more. So only the
-newest doubt is kept.
+A later change of leader leaves a doubt about all units that were in doubt after an earlier one, and about further ones.
+So only the newest doubt is kept.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,11 @@ CLOCKS_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Units due by `until_ms`, without those that came after the change of leader.
+    """The units in doubt: those due by `until_ms`, without those that were appended after the change of leader.
 
-    New units are due later, except in the last moments before `until_ms`. So it is enough to know where two hours ended
-    at the change. `ends` are the positions behind the last units of the hour before `until_ms` and of its own hour.
+    Units appended later are due later, except in the last moments before `until_ms`. So it is enough to know where two
+    hours ended at the change: the hour of `until_ms` and the hour before it. `ends` has the position behind the last
+    unit of each, the earlier hour first.
 
     `term`: the newest term whose leader recorded how it came to lead. If the leader of that term gives leadership to
     another node, that node adds no doubt.
@@ -41,8 +42,8 @@ class Doubt:
 
     @classmethod
     def at(cls, span: Callable[[int], tuple[int, int]], until_ms: int) -> Self:
-        """The doubt about all units that are there now. `span` returns the positions of an hour's first unit and behind
-        its last."""
+        """The doubt about all units that the store has now. `span` returns the positions of an hour's first unit and
+        behind its last."""
         hour = min(max(until_ms // HOUR_MS, 1), HOUR_MAX)
         return cls(until_ms, (span(hour - 1)[1], span(hour)[1]))
 
@@ -51,7 +52,7 @@ class Doubt:
         return f"{self.until_ms} {self.ends[0]} {self.ends[1]} {self.term}"
 
     def of(self, places: U64, due_ms: I64) -> npt.NDArray[np.bool_]:
-        """A mask, [n]: True for each unit that may have been handed over."""
+        """Return a boolean array [n], True for each unit that may have been handed over without a record."""
         doubtful: npt.NDArray[np.bool_] = due_ms <= self.until_ms
         if doubtful.any():
             hours = hours_of(places)

@@ -30,9 +30,10 @@ assert LENGTHS_ROW.itemsize == 64
 class HourLengths(NamedTuple):
     """Lengths of an hour's three files in bytes, and counts of its units.
 
-    - `units`: all units; `unsettled`: those that are not settled for good.
-    - `forwarded`: those of the unsettled that are not open. Today only the state `forwarded` is unsettled and not open.
-    - `moved`: those of all units whose messages were born in another hour.
+    - `units`: the number of all units.
+    - `unsettled`: the number of units that are not settled for good.
+    - `forwarded`: the number of unsettled units that are not open. Today that is only the state `forwarded`.
+    - `moved`: the number of units whose messages were born in another hour.
     - `generation`: a number in the name of the hour's directory, see checkpoint/unlinked_hours.py.
     """
 
@@ -52,7 +53,8 @@ def settle_count(lengths: HourLengths) -> int:
 
 
 class HourRows(Mapping[int, HourLengths]):
-    """HourLengths by hour, over an array of LENGTHS_ROW in rising order of hours. It never changes."""
+    """The HourLengths of each hour, by number, over an array of LENGTHS_ROW in rising order of hours. It never
+    changes."""
 
     __slots__ = ("_hours", "rows")
 
@@ -62,14 +64,14 @@ class HourRows(Mapping[int, HourLengths]):
 
     @classmethod
     def of(cls, hours: Mapping[int, HourLengths]) -> "HourRows":
-        """The rows of these hours."""
+        """The HourLengths of these hours as HourRows."""
         if isinstance(hours, HourRows):
             return hours
         rows = [(hour, lengths.generation, *lengths[:-1]) for hour, lengths in sorted(hours.items())]
         return cls(np.array(rows, LENGTHS_ROW))
 
     def place(self, hour: int) -> int | None:
-        """The index of an hour's row, or None."""
+        """The index of an hour's row, or None if the hour has no row."""
         at = int(self._hours.searchsorted(self._hours.dtype.type(hour)))  # a Python number would convert all hours
         return at if at < len(self._hours) and self._hours[at] == hour else None
 
@@ -86,7 +88,7 @@ class HourRows(Mapping[int, HourLengths]):
         return len(self._hours)
 
     def items(self) -> ItemsView[int, HourLengths]:
-        """All hours and lengths, rising, in one pass."""
+        """All pairs of hour and HourLengths, in rising order of hours, made in one pass."""
         return _Items(self)
 
 

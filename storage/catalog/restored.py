@@ -48,7 +48,7 @@ class Restored:
     term: int = 0
 
     def had(self, places: U64) -> npt.NDArray[np.bool_]:
-        """A mask, [n]: True for each of these units that was in the backup."""
+        """Return a boolean array [n], True for each of these units that was in the backup."""
         ends: I64 = np.zeros(len(places), np.int64)
         for hour, rows in by_hour(hours_of(places)):
             ends[rows] = self.ends.get(hour, 0)
@@ -75,7 +75,7 @@ def read_restored(meta: Table) -> Restored | None:
 
 
 def write_restored(meta: Table, restored: Restored) -> None:
-    """Set the origin of this cluster. A restore from a backup of a restored cluster replaces the former origin.
+    """Set the origin of this cluster. If the backup is of a cluster that was itself restored, its origin is replaced.
 
     Rows of an earlier backup stay for hours that the new backup lacks. The units of such an hour, begun again, are
     numbered on from there.

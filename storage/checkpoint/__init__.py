@@ -2,5 +2,5 @@
 
 In: units and settle records that wait in memory, and the hours that were written to.
 Out: a checkpoint that a start opens, a snapshot that a follower fetches.
-An hour without messages to keep is unlinked. Its directory goes after a checkpoint that no longer names it.
+An hour without messages to keep is unlinked. Its directory is removed after a checkpoint that no longer names it.
 """

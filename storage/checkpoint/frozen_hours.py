@@ -49,7 +49,8 @@ class FrozenHours:
 
     @property
     def near_end(self) -> int:
-        """The first hour after the near hours. The loop writes near hours at once, so a checkpoint only syncs them."""
+        """The number of the first hour after the near hours. The loop writes near hours at once, so a checkpoint only
+        syncs them."""
         return self._ahead.start
 
     def prepare(self) -> None:
@@ -115,18 +116,18 @@ class FrozenHours:
 
     @property
     def there(self) -> tuple[I64, I64]:
-        """All hours by number, and the global_index of each one's first unit."""
+        """The numbers of all hours that exist, rising, and the global_index of each one's first unit, [n] each."""
         rows = self.rows[self._rising]
         return rows["number"], rows["first"]
 
     @property
     def touched(self) -> set[int]:
-        """The hours that were written to since the last checkpoint, or will be."""
+        """The numbers of the hours that were written to since the last checkpoint, or that this checkpoint writes."""
         return {*self._written, *self.staged_numbers}
 
     @cached_property
     def synced(self) -> list[tuple[int, int, int]]:
-        """Number, generation and first unit of each hour in `touched`."""
+        """(number, generation, global_index of the first unit) of each hour in `touched`."""
         wanted = self.touched
         at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
         return [(number, generation, first) for number, generation, first, *_ in self.rows[at].tolist()]

@@ -98,7 +98,7 @@ class HourSet:
 
     @property
     def held(self) -> HoursHeld:
-        """The number of hours with an object in memory, and the bytes of heads."""
+        """How many hours are near, how many have an `Hour` object in memory, and the bytes that heads take."""
         near = len(self._mapped)
         heads = near * HEADS_BYTES + self._left.bytes + self._heads.bytes
         return HoursHeld(near, len(self._objects), heads)
@@ -120,7 +120,7 @@ class HourSet:
             hour.close()
 
     def counters(self, number: int) -> HourCounters | None:
-        """The counters of an hour, None if it does not exist. Makes no `Hour` of it."""
+        """The counters of an hour, None if it does not exist. No `Hour` is made."""
         return self._table.get(number) if (hour := self._objects.get(number)) is None else hour.counters
 
     def settled_ms(self, counters: HourCounters) -> int:
@@ -164,8 +164,8 @@ class HourSet:
     # append
 
     def begin(self, numbers: list[int]) -> tuple[I64, I64]:
-        """Begin the hours among `numbers`, which rise, that do not exist yet. Return for each of `numbers` the
-        global_index of its next unit, and where its log ends, [n] each."""
+        """Begin those of the hours `numbers`, which rise, that do not exist yet. Return for each of `numbers` the
+        global_index of its next unit, and the byte at which its log ends, [n] each."""
         missing = [number for number in numbers if number not in self._table]
         if missing:
             generations = [self._unlinked.generation(number) for number in missing]
@@ -193,7 +193,7 @@ class HourSet:
         return found
 
     def append(self, arranged: BatchByHour, units: Units, starts: I64) -> None:
-        """Add units to hours that were begun. Near hours are written, others staged.
+        """Append units to hours that were begun. Those of near hours are written, others staged.
 
         The units are complete except for chain and checksum. `starts` has where each one's record begins in
         `arranged.words`.
@@ -239,7 +239,8 @@ class HourSet:
         self._stage.add(units, words, np.array(hours), rows - rows[0], edges - edges[0])
 
     def settled(self, hour: Hour, staged: int) -> None:
-        """Note that an hour got settle records. `staged`: their bytes in memory, 0 if they are in the file."""
+        """Note that an hour got settle records. `staged`: how many bytes of them wait in memory, 0 if they are in the
+        file."""
         if staged:
             self._settling.add(hour, staged)
             self._table.put(hour.counters)
@@ -248,7 +249,7 @@ class HourSet:
 
     @property
     def staged_bytes(self) -> int:
-        """Memory of the bytes that wait to be written."""
+        """The number of bytes in memory that wait to be written."""
         return self._stage.bytes + self._settling.bytes
 
     def bound(self) -> None:
@@ -273,10 +274,11 @@ class HourSet:
                     self._write([hour.number])
 
     def _piece(self, first: int) -> list[int]:
-        """The lowest hours from `first` on with staged units, as many as one step may write.
+        """The hours that the next step of `bound` writes: the lowest hours from `first` on with staged units, as many
+        as one step may write.
 
-        No staged hour lies between them. The list ends before an hour whose heads take long to read, or begins behind
-        it.
+        No other staged hour lies between them. An hour whose heads take long to read is never among them: the list ends
+        before it, or begins behind it.
         """
         piece: list[int] = []
         size = 0
@@ -292,9 +294,10 @@ class HourSet:
         return piece
 
     def turn(self, now_hour: int) -> None:
-        """Move the wheel to `now_hour`. Cool hours that are no longer near. Write and open hours that became near.
+        """Move the wheel to `now_hour`. Hours that are no longer near lose their caches and descriptors. Hours that
+        became near are written and opened.
 
-        A turn back, after a wrong clock, finds the heads of the hours that left at the last turn in memory.
+        A turn back, after a wrong clock, finds in memory the heads of the hours that left at the last turn.
         """
         self._near = range(now_hour - NEAR_HOURS, now_hour + NEAR_HOURS + 1)
         left = [number for number in self._mapped if number not in self._near]
@@ -323,8 +326,8 @@ class HourSet:
         read_ahead((hour.freeze() for hour in ahead if hour is not None), self._open_files, self._heads)
 
     def _write(self, numbers: list[int]) -> None:
-        """Write the staged bytes of hours, which rise and have no other staged hour between them. A checkpoint under
-        way may write the same bytes again."""
+        """Write the staged bytes of hours, which rise and have no other staged hour between them. A checkpoint that a
+        thread writes at the same time may write the same bytes again."""
         hours = [hour for number in numbers if (hour := self.find(number)) is not None and hour.has_staged]
         if not hours:
             return
@@ -369,7 +372,7 @@ class HourSet:
         return frozen
 
     def thaw(self, frozen: FrozenHours) -> None:
-        """Drop what the checkpoint has written from memory. Call it once the checkpoint is durable."""
+        """Drop from memory the bytes that the checkpoint has written. Call it once the checkpoint is durable."""
         self._unlinked.thaw(frozen.unlinked)
         self._stage.thaw()
         self._save(frozen)
@@ -387,11 +390,11 @@ class HourSet:
             self._saved(hours[place], self._table.get(hours[place].number))
 
     def _saved(self, hour: Hour, counters: HourCounters | None) -> None:
-        """Drop an hour's staged settle records as far as its counters say that they are written."""
+        """Drop those of an hour's staged settle records that its counters say are written."""
         assert counters is not None, f"hour {hour.number} is there"
         self._settling.saved(hour, counters)
 
     def _refresh(self) -> None:
-        """Bring the rows of the near hours up to date."""
+        """Copy the counters of the near hours from their `Hour` objects to their rows."""
         for hour in self._mapped.values():
             self._table.put(hour.counters)

@@ -86,7 +86,7 @@ class CheckpointJob:
                 self._disk.unlink(path)
 
     def finish(self) -> None:
-        """Tell the store that the checkpoint is durable. On the loop's thread, after `run` has returned."""
+        """Tell the store that the checkpoint is durable. Call it on the loop's thread after `run` has returned."""
         self._finished(self)
 
     def _make_room(self) -> None:

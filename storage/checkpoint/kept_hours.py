@@ -26,6 +26,7 @@ class KeptHours:
         self._bytes: I64 = (held["log_len"] + held["index_len"] + held["settle_len"]).astype(np.int64).cumsum()
 
     def open_bytes(self, before_ms: int) -> int:
-        """Bytes of the hours that were over at this time, ms, and hold a message that has not ended."""
+        """The number of bytes of those hours that ended at or before `before_ms` and hold a message that has not
+        ended."""
         past = int(np.searchsorted(self._hours, before_ms // _HOUR_MS, "left"))
         return int(self._bytes[past - 1]) if past else 0

@@ -46,8 +46,8 @@ _WHERE: Final = "snapshot manifest"
 
 
 class Place(NamedTuple):
-    """`size` bytes of a manifest's files, read one behind the other. They begin at `offset` of the file with number
-    `file`, counted from 1."""
+    """A piece of a snapshot that a follower asks for. It has `size` bytes, from `offset` of the file with number `file`
+    on, counted from 1. If that file ends before, the piece goes on with the first byte of the next file."""
 
     file: int
     offset: int
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Bytes of one file."""
+    """The bytes of a piece that lie in one file: `size` bytes from `offset` of the file `name` on."""
 
     name: str
     offset: int
@@ -67,7 +67,7 @@ Files = tuple[tuple[str, int], ...]
 
 
 class SnapshotRefused(Exception):
-    """A manifest, piece or snapshot with wrong content. This node's own files are not touched."""
+    """Raised for a manifest, piece or snapshot with wrong content. This node's own files are not touched."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Manifest:
                 yield name, offset, min(PIECE, length - offset)
 
     def places(self, *, together: bool) -> Iterator[Place]:
-        """Yield the places that a follower asks for one by one. Together they cover all files. `together`: the leader
-        can send several small files in one piece."""
+        """Yield the places that a follower asks for one by one. Together they cover all files. If `together` is True,
+        the leader can send several small files in one piece."""
         size, first = 0, 1
         for number, (_, length) in enumerate(self.files, 1):
             small = together and length <= SMALL

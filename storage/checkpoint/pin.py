@@ -4,7 +4,7 @@
 loop    Store.pin        LMDB's transaction begun, the directories it names marked: one moment
 thread  prepare          LMDB copied from that transaction into pins/<n>/, which ends it
 thread  read             pieces of the files, by what the manifest says of their lengths
-any     release          the copy and what was kept for it alone may go
+any     release          the copy is removed; directories that only this pin held may be removed
 ```
 While a pin lives, no directory that it names is removed. A checkpoint leaves such a directory to the first checkpoint
 after the release. The directory's name stays taken: an hour that is begun anew takes another generation. Files grow
@@ -103,17 +103,17 @@ class Pin:
 
     @property
     def record(self) -> CheckpointRecord:
-        """The checkpoint's record."""
+        """The record of the checkpoint that is pinned."""
         return self._catalog.record
 
     def without_catalog(self) -> "Pin":
-        """Close LMDB's transaction at once and return the same pin. For callers that need the hours alone."""
+        """End LMDB's transaction at once and return the same pin. For callers that need the hours alone."""
         self._catalog.close()
         return self
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest. The pin must be prepared."""
+        """The manifest of the pinned checkpoint. `prepare` must have returned."""
         assert self._manifest is not None, "the pin is not prepared"
         return self._manifest
 

@@ -50,8 +50,8 @@ def recover(
 
 
 def _leftovers(hours: Path, named: HourRows, disk: Disk) -> list[Directory]:
-    """The directories of hours that `named` lacks, up to the bound. Further ones are removed, and all of them if the
-    disk is short of space. Names that are not an hour's are removed too."""
+    """The directories of hours that `named` lacks, up to a bound. Directories past the bound are removed. If the disk
+    is short of space, all are removed. Names that are not an hour's are removed too."""
     numbers, generations = (named.rows[name].tolist() for name in ("hour", "generation"))
     kept = {directory_name(*directory) for directory in zip(numbers, generations, strict=True)}
     leftovers: list[Directory] = []

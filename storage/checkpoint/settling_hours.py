@@ -12,7 +12,8 @@ _SETTLING_BYTES: Final = 2048
 
 
 class SettlingHours:
-    """These hours by number, and the memory that they take, which HourSet bounds. For the loop's thread."""
+    """The hours with settle records that wait in memory, by number, and the memory of these records, which HourSet
+    bounds. For the loop's thread."""
 
     def __init__(self) -> None:
         self._hours: dict[int, Hour] = {}
@@ -34,8 +35,8 @@ class SettlingHours:
         return [self._hours[number] for number in sorted(self._hours)[:count]]
 
     def saved(self, hour: Hour, counters: HourCounters) -> None:
-        """Drop an hour's settle records as far as the counters say that they are written. Drop the hour if no record is
-        left in memory."""
+        """Drop those settle records of an hour that the counters say are written. Forget the hour if no record is left
+        in memory."""
         before = hour.staged_settles.bytes()
         hour.thaw(counters)
         self.bytes += (after := hour.staged_settles.bytes()) - before

@@ -24,10 +24,12 @@ _BEGUN: Final = 8
 class FrozenStates:
     """A checkpoint's work on states files.
 
-    - `begun`: hours whose first states file it begins. `removed`: files to remove, which no reader has open any more.
-    - `extended`, filled by `extend`: hours whose files cover more settle records now or are fewer, and how many they
-      cover.
-    - `superfluous`, filled by `extend`: files that a longer one replaced. They can go once no reader has them open.
+    - `begun`: hours that have no states files. The checkpoint writes their first one.
+    - `removed`: files that the checkpoint removes, because no reader has them open any more.
+    - `extended`, filled by `extend`: hours whose set of states files has changed, and the number of settle records that
+      their files cover now.
+    - `superfluous`, filled by `extend`: files that a longer one replaced. They can be removed once no reader has them
+      open.
     - `used`, filled by `extend`: files that readers need from now on.
     """
 
@@ -51,8 +53,8 @@ class FrozenStates:
 
 
 class StatesDue:
-    """The large hours that lack states files, and the superfluous files, until a checkpoint takes them. For the loop's
-    thread."""
+    """The large hours that lack states files, and the superfluous files. Both wait until a checkpoint takes them. For
+    the loop's thread."""
 
     def __init__(self, rows: Rows) -> None:
         """`rows` are the counters of all hours at the open of the store. An older build may have left large hours
@@ -68,9 +70,9 @@ class StatesDue:
         return FrozenStates(begun, removed)
 
     def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
-        """Let the hours read their longer files. Call it once the checkpoint is durable.
+        """Make the hours read their longer files. Call it once the checkpoint is durable.
 
-        An hour that was begun again meanwhile has a directory of its own, without files.
+        An hour that was begun again meanwhile is left out, because it has a directory of its own, without states files.
         """
         self._superfluous += frozen.superfluous
         for extended, end in frozen.extended:

@@ -8,14 +8,14 @@
 A kill within a checkpoint of many hours makes leftovers of them all. To remove one takes about a millisecond, so no
 start and no checkpoint waits for all of them. Where the disk is short of space, a checkpoint first removes more of
 them. It writes the hours of the leftovers again, and would fill the disk, at each start anew. No checkpoint ever names
-a leftover again, so it may go at any time. The next start finds leftovers that a kill left.
+a leftover again, so it may be removed at any time. The next start finds leftovers that a kill left.
 
 An unlinked hour may be begun again (a Realign has turned the wheel back). It keeps its number. Until the old directory
-is gone it takes another generation, hence a directory of its own. A crash would bring the old directory back, so not a
-byte of it may change. The new units get positions behind the old ones, which are never given again: the catalog keeps
-where an unlinked hour ended. So all nodes give the same positions, whether or not they made a checkpoint in between.
-The hour also takes another generation if a pin holds the old directory (pin.py). So does an hour that the replay begins
-while its old directory is a leftover. The generation is the node's own matter, not replicated.
+is removed it takes another generation, hence a directory of its own. A crash would bring the old directory back, so
+not a byte of it may change. The new units get positions behind the old ones, which are never given again: the catalog
+keeps where an unlinked hour ended. So all nodes give the same positions, whether or not they made a checkpoint in
+between. The hour also takes another generation if a pin holds the old directory (pin.py). So does an hour that the
+replay begins while its old directory is a leftover. The generation is the node's own matter, not replicated.
 
 Invariant: no hour is begun in a directory that `_taken` names. Each directory to remove is named there until the
 checkpoint that has removed it is over. So the thread that removes a directory never meets writes of the loop.
@@ -36,10 +36,11 @@ _PIECE: Final = 2048
 class FrozenUnlinked:
     """A checkpoint's directories to remove.
 
-    - `unlinked`: those of unlinked hours. This checkpoint does not name them any more, the one before may.
-    - `leftovers`: the leftovers that it removes in any case. `rest`: the other ones, removed if the disk lacks space.
-    - `removed`: the directories that its thread has removed, also those that a pin held until now.
-    - `more`: how many of `rest` its thread has removed, from the first on.
+    - `unlinked`: those of unlinked hours. This checkpoint does not name them any more, but the one before it may.
+    - `leftovers`: the leftovers that this checkpoint removes in any case.
+    - `rest`: all other leftovers, which this checkpoint removes only if the disk lacks space.
+    - `removed`: the directories that the checkpoint's thread has removed, also those that a pin held until now.
+    - `more`: how many of `rest` the thread has removed, counted from the first one.
     """
 
     unlinked: list[Directory]
@@ -50,10 +51,11 @@ class FrozenUnlinked:
 
 
 class UnlinkedHours:
-    """The directories to remove, and the generations that a new directory must not have. For the loop's thread."""
+    """The directories to remove, and for each hour the generations that a new directory must not have. For the loop's
+    thread."""
 
     def __init__(self, leftovers: Sequence[Directory]) -> None:
-        """`leftovers` are the ones that were found when the store was opened."""
+        """`leftovers` are the leftovers that were found when the store was opened."""
         self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may exist
         self._leftovers = list(leftovers)  # a checkpoint under way reads it, so items go when that is over
         for number, generation in leftovers:
@@ -74,8 +76,8 @@ class UnlinkedHours:
         return len(self._leftovers)
 
     def generation(self, number: int) -> int:
-        """The generation for the directory of an hour that is begun: one that no directory of the hour has, 0 if there
-        is none."""
+        """The generation for the directory of an hour that is begun now. No other directory of this hour has it. It is
+        0 if the hour has no other directory."""
         taken = self._taken.get(number)
         return max(taken) + 1 if taken else 0
 
@@ -86,8 +88,8 @@ class UnlinkedHours:
         return FrozenUnlinked(unlinked, piece, self._leftovers)
 
     def thaw(self, frozen: FrozenUnlinked) -> None:
-        """Free the names of the directories that the checkpoint has removed, once it is over. A new directory may then
-        have them."""
+        """Free the names of the directories that a finished checkpoint has removed. New directories may then have these
+        names."""
         del self._leftovers[: frozen.more]
         for number, generation in frozen.removed:
             left = tuple(each for each in self._taken[number] if each != generation)

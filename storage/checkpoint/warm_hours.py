@@ -28,7 +28,8 @@ class WarmHours:
         return len(self._hours)
 
     def use(self, hour: Hour) -> None:
-        """Note that an hour is used. While the warm hours are past a bound, drop one and its caches and descriptors."""
+        """Note that an hour is used. If the warm hours are past a bound, drop hours, with their caches and descriptors,
+        until they are not."""
         if self._hours:
             self._count(next(reversed(self._hours.values())))
         known = hour.number in self._hours

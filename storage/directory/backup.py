@@ -42,10 +42,10 @@ def backup_name(manifest: Manifest, node_id: str) -> str:
 
 @dataclass(frozen=True)
 class Room:
-    """The space that backups may take on the file system of the node's data directory, `data`. With more, the node
-    could have to refuse work.
+    """The disk space that backups may take. It counts only on the file system of the node's data directory, `data`,
+    because a full one would make the node refuse work.
 
-    `reserve_bytes` stay free. All files below `base` take at most `share` of the whole.
+    `reserve_bytes` stay free. All files below `base` take at most `share` of the whole file system.
     """
 
     data: Path
@@ -54,8 +54,8 @@ class Room:
     share: float
 
     def check(self, place: Path, needed: int, disk: Disk) -> None:
-        """Raise BackupRefused if `needed` more bytes at `place`, which exists, are too many. Another file system has no
-        bound."""
+        """Raise BackupRefused if `needed` more bytes at `place`, which exists, would break one of the two bounds. On
+        another file system than the data's there is no bound."""
         if not disk.same_file_system(place, self.data):
             return
         free = disk.free_bytes(place)
@@ -92,7 +92,7 @@ class BackupWriter:
         return self._pin.manifest.pieces()
 
     def copy(self, name: str, offset: int, size: int) -> None:
-        """Copy one of `pieces`. They must come in their order."""
+        """Copy one of `pieces` into the backup. Pieces must be copied in the order of `pieces`."""
         data = self._pin.read(name, offset, size)
         self._sums.append(checksum_of(data))
         try:
@@ -106,8 +106,8 @@ class BackupWriter:
     def finish(self) -> Manifest:
         """Make the backup durable and give it its name. Return its manifest.
 
-        The rows and records are not checked here. That would hold the interpreter, and so the loop, for longer than all
-        the rest. `hourwheel verify` checks them on any machine.
+        The rows and records are not checked here. That would hold the interpreter, and so the loop, for longer than the
+        whole copy. `hourwheel verify` checks them on any host.
         """
         manifest = replace(self._pin.manifest, sums=tuple(self._sums))
         try:
@@ -155,7 +155,7 @@ class BackupWriter:
 
 
 def bytes_below(directory: Path) -> int:
-    """Bytes of all files in and below a directory. A file that goes meanwhile counts as 0."""
+    """The number of bytes of all files in and below a directory. A file that is removed meanwhile counts as 0."""
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
@@ -193,8 +193,8 @@ def read_manifest(directory: Path, disk: Disk) -> Manifest:
 
 
 def read_pieces(directory: Path, manifest: Manifest, disk: Disk) -> Iterator[tuple[str, int, bytes]]:
-    """Yield (name, offset, bytes) of every piece of a backup, checked. Raises BackupRefused at the first damaged
-    piece."""
+    """Yield (name, offset, bytes) of every piece of a backup, once its checksum is verified. Raises BackupRefused at
+    the first damaged piece."""
     sums = iter(manifest.sums)
     for name, length in manifest.files:
         fd = _open(directory, name, length, disk)

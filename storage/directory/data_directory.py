@@ -55,7 +55,7 @@ _LINE_MAX: Final = 4096
 
 
 class DirectoryRefused(Exception):
-    """The node must not use the directory. Says which directory, why, and what to do."""
+    """Raised if the node must not use the directory. Says which directory, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,8 @@ def _refuse_foreign(path: Path, disk: Disk) -> None:
 
 
 def _refuse_condemned(path: Path, disk: Disk) -> None:
-    """Raise DirectoryRefused if CONDEMNED exists. A torn file counts, for the node began it when its data was wrong."""
+    """Raise DirectoryRefused if CONDEMNED exists. A torn file counts too, because the node began to write it when it
+    found its data wrong."""
     if disk.exists(path / CONDEMNED):
         fd = disk.open_read(path / CONDEMNED)
         try:
@@ -248,7 +249,8 @@ def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:
-    """The content of LOCK for this node's directory. For a restore, which makes the directory without `open`."""
+    """The line of LOCK for this node's directory. A restore writes it, because it makes the directory without
+    `open`."""
     return _Owner(node_id, store_id).encode()
 
 

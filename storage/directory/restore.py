@@ -148,7 +148,8 @@ def _copy(backup: Path, manifest: Manifest, aside: Path, cluster_id: bytes, disk
 
 
 def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk) -> Manifest:
-    """Give the catalog the new cluster's genesis, in one transaction. Return the manifest of the result."""
+    """Give the catalog of the backup the new cluster's genesis, members and rule for overdue messages, in one
+    transaction. Return the manifest of the result."""
     catalog = Catalog.open(path, disk)
     try:
         record = catalog.record
@@ -171,7 +172,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
 
 
 def _set_members(catalog: Catalog, index: int, options: RestoreOptions) -> None:
-    """Make this node the only voter, so that nothing needs a majority of nodes that are gone."""
+    """Make this node the only voter. Otherwise decisions would need a majority of nodes that do not exist any more."""
     members = catalog.members
     for member in members.all():
         if member.id != options.node_id and member.role != REMOVED:

@@ -53,11 +53,12 @@ _SYNC_EACH_MAX: Final = 20_000
 
 
 class PieceRefused(SnapshotRefused):
-    """The manifest lacks this piece, or its checksum differs. The caller asks for it again."""
+    """Raised if the manifest lacks this piece, or if its checksum differs. The caller asks for the piece again."""
 
 
 class InstallRefused(SnapshotRefused):
-    """The files that were built differ from the manifest. The caller discards them and begins anew."""
+    """Raised if the files that were built differ from the manifest. The caller discards them and begins a new
+    install."""
 
 
 class Install:
@@ -83,15 +84,16 @@ class Install:
 
     @property
     def bytes_lacking(self) -> int:
-        """Bytes still to write, if those that stand in `install/` are right."""
+        """The number of bytes still to write, if all bytes that stand in `install/` are right."""
         return self.manifest.total_bytes - sum(self._lengths.values())
 
     def have(self, parts: Sequence[Part]) -> bytes:
-        """The bytes that this node has of a piece, from the piece's beginning on. The piece consists of these parts of
-        files.
+        """Return the bytes of a piece that this node has already, from the piece's beginning on. `parts` are the parts
+        of files that the piece consists of.
 
-        They come from an earlier try. Where its file ends, bytes are copied from the node's own hours. Only the leader
-        knows if all these bytes are right. If they are not, `put` the piece. Raises PieceRefused.
+        The bytes come from files that an earlier try left. Where such a file ends, bytes are copied from the node's own
+        hours. Only the leader knows if all these bytes are right. If they are not, write the piece with `put`. Raises
+        PieceRefused.
         """
         found: list[bytes] = []
         for part in parts:
@@ -117,8 +119,8 @@ class Install:
         return data
 
     def put(self, parts: Sequence[Part], known: int, data: bytes, crc: int) -> None:
-        """Write a piece, which consists of these parts of files. Its first `known` bytes stand there already. `data`
-        are the other bytes, `crc` is their CRC32C. Raises PieceRefused."""
+        """Write a piece, which consists of these parts of files. Its first `known` bytes stand in the files already.
+        `data` has the other bytes, and `crc` is their CRC32C. Raises PieceRefused."""
         found, wanted = checksum_of(data), sum(part.size for part in parts)
         first = parts[0]
         if found != crc or known + len(data) != wanted:
@@ -145,7 +147,7 @@ class Install:
         write_states(self._aside, self.manifest, self._disk)
 
     def _sync(self) -> None:
-        """Make files and names durable, those of an earlier try too.
+        """Make the files and their names durable, also files that an earlier try left.
 
         Each file is synced by itself, for most of it is on the disk already. One syncfs would also write what other
         programs and files left unsynced, and all other syncs would wait for it.
@@ -170,9 +172,9 @@ class Install:
     def commit(self) -> None:
         """Make the snapshot this directory's state, by one rename.
 
-        Before this, the caller closes the old store and journal. Nothing may be read or written through them any more.
-        The next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the
-        writer of the journal its content.
+        Before the call, the caller closes the old store and journal. They must not be read or written any more. The
+        next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the writer
+        of the journal has made its content durable.
         """
         assert self._disk.list_directory(self.journal), "hours of a snapshot beside a journal of before it"
         self._disk.rename(self._aside, self._directory / INSTALLED)
@@ -200,8 +202,8 @@ class Install:
                 self._take(f"{directory}/{file}")
 
     def _take(self, name: str) -> None:
-        """Take up a file that an earlier try left. Cut it to the manifest's length, or remove it if the manifest lacks
-        it."""
+        """Keep a file that an earlier try left, and note its length. If it is longer than in the manifest, cut it. If
+        the manifest lacks it, remove it."""
         path, length = self._aside / name, self.manifest.lengths.get(name)
         if length is None:
             self._disk.unlink(path)
@@ -235,8 +237,8 @@ class Install:
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file is gone, for the store may
-        unlink an hour meanwhile."""
+        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file does not exist, for the store
+        may unlink an hour meanwhile."""
         try:
             fd = self._disk.open_read(path)
         except FileNotFoundError:
@@ -264,7 +266,8 @@ def check_snapshot(directory: Path, manifest: Manifest, disk: Disk) -> None:
 
 
 def check_record(directory: Path, manifest: Manifest, disk: Disk) -> None:
-    """Raise InstallRefused if the catalog below `directory` is not that of the manifest."""
+    """Raise InstallRefused if the catalog below `directory` has another checkpoint record or cluster id than the
+    manifest."""
     try:
         catalog = Catalog.open(directory / "catalog", disk, read_only=True)
     except (Corrupt, FormatRefused) as error:
@@ -338,7 +341,7 @@ def finish_install(directory: Path, disk: Disk) -> bool:
 
 
 def _free_place(replaced: Path, folder: str, disk: Disk) -> Path:
-    """A name that no folder in `replaced/` has."""
+    """A path in `replaced/` for this folder that does not exist yet."""
     return next(path for number in count(1) if not disk.exists(path := replaced / f"{folder}.{number}"))
 
 

@@ -123,8 +123,8 @@ def _open(
 
 
 def _verify_deliveries(deliveries: Path, disk: Disk, report: Report) -> None:
-    """Read the delivery log. Zero rows are only a note: the log is not synced, so a power cut leaves some. A page that
-    a disk lost looks the same."""
+    """Read the delivery log. Rows of zeros are a note and no fault: the log is not synced, so a power cut leaves some.
+    A page that a disk lost looks the same."""
     unwritten, first = 0, ""
     for file in delivery_files(deliveries, disk):
         try:

@@ -34,7 +34,8 @@ _RECORDS = 4096
 
 
 class HourCheck:
-    """The check of one hour. Each fault is a line that names file, byte and the two values that disagree."""
+    """The check of one hour. Each fault is a line in `faults`. It names the file, the byte, the value found and the
+    value expected."""
 
     def __init__(self, number: int, files: HourFiles, lengths: HourLengths) -> None:
         self._number = number
@@ -114,7 +115,8 @@ class HourCheck:
             self._fault(self._files.index, 0, "moved units", moved, f"{self._lengths.moved}, as in the checkpoint")
 
     def _check_units(self, heads: Heads, first: int, units: Units, end: int) -> int:
-        """Check order, place and chain of sound rows. Return where the next record begins."""
+        """Check order, place and chain of rows that have right checksums. `end` is where the first one's record must
+        begin. Return where the next record begins."""
         file = self._files.index
         sizes, offsets = units["size"].astype(np.int64), units["offset"].astype(np.int64)
         expected = end + np.cumsum(sizes) - sizes
@@ -202,7 +204,8 @@ class HourCheck:
         return sound
 
     def _rows(self, file: RowFile, count: int) -> Iterator[tuple[int, Rows, npt.NDArray[np.bool_]]]:
-        """Yield (ordinal of the first, rows, mask of damaged ones) a block at a time. Report the damaged rows."""
+        """Yield (ordinal of the first row, rows, boolean array that is True for damaged rows), a block at a time.
+        Report the damaged rows."""
         told = 0
         end = file.first + count
         for first in range(file.first, end, BLOCK_ROWS):

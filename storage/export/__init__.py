@@ -2,5 +2,5 @@
 
 In: the directory of a node, running or not.
 Out: files with a manifest of the bytes that are durable.
-The next run continues a stopped one. Nothing is written twice.
+A run goes on where the last one ended, even if that one was stopped. No row is written twice.
 """

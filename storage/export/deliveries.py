@@ -19,11 +19,11 @@ from storage.record.delivery_record import DELIVERY
 
 
 class LogGrowth:
-    """The part of one delivery file that an export lacks. `path` is the node's file, `old` its exported part (None:
-    nothing).
+    """The rows of one delivery file that an export lacks. `path` is the node's file. `old` is the manifest's entry of
+    the rows exported before, None if there are none.
 
-    `steps` exports this part as `name` into `folder`, which is that of the node's day. A missing file, or one without a
-    whole header, adds nothing.
+    `steps` exports the lacking rows as the file `name` into `folder`, which is that of the node's day. A missing file,
+    or one without a whole header, adds nothing.
     """
 
     def __init__(self, path: Path, folder: Path, name: str, old: ExportedDeliveries | None, disk: Disk) -> None:

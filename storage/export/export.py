@@ -70,7 +70,8 @@ Logs = dict[str, ExportedDeliveries]
 
 @dataclass(slots=True)
 class Exported:
-    """The work of a run, counted in rows and bytes, and what the export holds after it."""
+    """The work of a run, counted in hours, rows and bytes, and which hours and delivery files the export has after
+    it."""
 
     hours: int = 0
     units: int = 0
@@ -104,9 +105,10 @@ class Export:
         return self.done
 
     def steps(self) -> Generator[int, None, None]:
-        """Export what is new. Yield the bytes of each step, so that a caller can pause between the steps.
+        """Export what is new. Yield the number of bytes of each step, so that a caller can pause between the steps.
 
-        Raises ExportRefused for the export's directory; Corrupt, FormatRefused or DiskFailed for the source.
+        Raises ExportRefused for a fault of the export's directory; Corrupt, FormatRefused or DiskFailed for one of the
+        source.
         """
         lock = self._begin()
         try:
@@ -178,8 +180,8 @@ class Export:
         self.done.complete |= {file for file in files if file != newest}
 
     def _known(self, path: Path, kind: type[Document]) -> Document | None:
-        """The document of an earlier run, or None. Raises ExportRefused if it is of another cluster, or cannot be
-        read."""
+        """The document that an earlier run wrote, None if there is none. Raises ExportRefused if it is of another
+        cluster, or cannot be read."""
         word = self._source.word
         try:
             with at_place():
@@ -194,8 +196,8 @@ class Export:
         return found
 
     def _growth(self, hour: int, lengths: HourLengths, known: Hours, folder: Path) -> HourGrowth | None:
-        """The object that exports what an hour has new. None if it has no units, or was unlinked since the checkpoint
-        was read."""
+        """The object that exports the new rows of an hour. None if the hour has no units, or was unlinked since the
+        checkpoint was read."""
         files = HourFiles(
             self._disk,
             self._source.path / "hours",

@@ -13,12 +13,13 @@ from storage.file.disk import Disk, DiskFailed
 
 
 class ExportRefused(Exception):
-    """The export cannot be written, or the old export must not be continued. Says where and why."""
+    """Raised if the export cannot be written, or if the existing export must not be continued. Says where and why."""
 
 
 @contextmanager
 def at_place() -> Iterator[None]:
-    """Turn DiskFailed within into ExportRefused: a fault of the export's directory, not of the node."""
+    """Turn a DiskFailed that is raised within into ExportRefused, because the fault is of the export's directory and
+    not of the node."""
     try:
         yield
     except DiskFailed as error:
@@ -64,7 +65,7 @@ class GrowingFile:
         return File(self._end, f"{self._crc:08x}")
 
     def append(self, data: bytes) -> None:
-        """Write at the end. Durable when the caller syncs."""
+        """Write these bytes at the end of the file. They are durable once the caller has synced."""
         with at_place():
             self._disk.write(self._fd, data, self._end)
         self._crc = google_crc32c.extend(self._crc, data)

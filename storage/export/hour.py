@@ -35,10 +35,10 @@ _HEADER_WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
 
 
 class HourGrowth:
-    """The part of one hour that an export lacks. `files` are the node's, of these lengths, `old` is the exported part
-    (None: nothing).
+    """The rows of one hour that an export lacks. `files` are the node's files, with these lengths. `old` is the
+    manifest's entry of the rows exported before, None if there are none.
 
-    `steps` exports this part into `folder`, which is that of the node's day.
+    `steps` exports the lacking rows into `folder`, which is that of the node's day.
     """
 
     def __init__(
@@ -70,12 +70,13 @@ class HourGrowth:
 
     @property
     def grows(self) -> bool:
-        """True if there is anything new. A directory that is behind the export has nothing new."""
+        """True if the node has units or settle records that the export lacks. A directory that is behind the export has
+        none."""
         return min(self.units, self.settles) >= 0 < self.units + self.settles
 
     @property
     def directory(self) -> Path:
-        """The hour's directory at the node."""
+        """The hour's directory in the node's data directory."""
         return self._files.directory
 
     @property
@@ -84,8 +85,8 @@ class HourGrowth:
         return self.units * (UNIT.itemsize + HEADER.itemsize) + self.settles * SETTLE.itemsize
 
     def steps(self) -> Generator[int, None, None]:
-        """Export what the export lacks. Yield the bytes of each step. Raises ExportRefused, and Corrupt, FormatRefused
-        or DiskFailed for the node's files."""
+        """Export the lacking rows. Yield the number of bytes of each step. Raises ExportRefused. Raises Corrupt,
+        FormatRefused or DiskFailed for the node's files."""
         old, lengths = self.entry, self._lengths
         with at_place():
             for place in (self._folder / "hours", self._folder / old.folder):
@@ -150,7 +151,8 @@ class HourGrowth:
         return file.read_rows(end - 1, 1).tobytes()
 
     def _headers(self, units: Units) -> Rows:
-        """The first 96 bytes of each unit's record, in order. Raises Corrupt unless each is whole and its unit's."""
+        """The first 96 bytes of each unit's record, in order. Raises Corrupt unless each header is whole and belongs to
+        its unit."""
         log = self._files.log
         starts = units["offset"].astype(np.int64)
         parts = []

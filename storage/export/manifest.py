@@ -80,7 +80,7 @@ class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Its directory within the partition."""
+        """The path of the hour's directory within the partition."""
         return f"hours/{self.hour}.{self.first}" if self.first else f"hours/{self.hour}"
 
 
@@ -97,7 +97,7 @@ class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Its path within the partition."""
+        """The path of the exported delivery file within the partition."""
         return f"deliveries/{self.name}"
 
 

@@ -48,7 +48,8 @@ class ExportSource:
 def source_of(
     path: Path, node_id: str, store_id: bytes, catalog: Catalog, record: CheckpointRecord, until_ms: int, group: int = 0
 ) -> ExportSource:
-    """The source at this checkpoint of a founded cluster's node. Its delivery log is complete up to `until_ms`."""
+    """The source for a node of a founded cluster, at the checkpoint that is given. `until_ms` is the time up to which
+    its delivery log is complete."""
     genesis = catalog.genesis
     assert genesis is not None, "a checkpoint of a cluster that is not founded"
     member = catalog.members.find(node_id)

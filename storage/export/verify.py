@@ -54,7 +54,8 @@ def _files(partition: Partition, report: Report) -> Iterator[tuple[str, File]]:
 
 
 def _faults(partition: Partition, hour: ExportedHour) -> list[str]:
-    """A line for each length that does not fit its rows, as in a manifest that no run wrote."""
+    """Return a line for each length that does not fit the number of rows in its entry. No run writes such a
+    manifest."""
     kinds = (
         ("headers", hour.headers, hour.units, RECORD_HEADER_SIZE),
         ("index", hour.index, hour.units, UNIT.itemsize),

@@ -1,8 +1,8 @@
 """The end record of a term whose leader was killed. Its node writes it when it is back.
 
-The records of a delivery log are written and not synced. A killed process loses none of them. A machine that loses
+The records of a delivery log are written and not synced. A killed process loses none of them. A host that loses
 power loses the newest, and their number is unknown. So a term without an end record may have handed over more than its
-log says. A node that comes back within the same boot of the machine knows that nothing was lost. It makes that term's
+log says. A node that comes back within the same boot of the host knows that nothing was lost. It makes that term's
 records durable, and then writes the term's end.
 """
 
@@ -24,7 +24,7 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
     """Write the end of a log's newest term if the term has no end and was begun in this `boot`. The end has the time of
     the last record.
 
-    `boot` names the run of the machine's kernel. Return True if the end was written. Raises DiskFailed.
+    `boot` names the run of the host's kernel. Return True if the end was written. Raises DiskFailed.
     """
     files: list[DeliveryFile] = []
     marked = last = np.zeros(0, DELIVERY)
@@ -55,8 +55,8 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
 
 
 def _look(path: Path, disk: Disk) -> tuple[bytes, Deliveries]:
-    """Return the cluster id in a file's header, and its first and last record, each left out if it is not as
-    written."""
+    """Return the cluster id in a file's header, and the file's first and last record. A record that is not as written
+    is left out."""
     fd = disk.open_read(path)
     try:
         try:

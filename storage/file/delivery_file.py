@@ -1,9 +1,9 @@
-"""The files of the delivery log. Records are appended. A new file is begun each hour, past a bound of bytes, and after
-each start. Old files are removed.
+"""The files of the delivery log. Records are appended. Each hour, past a bound of bytes, and after each start, a new
+file is begun. Old files are removed.
 
 Four rules hold for every file, so that a reader finds its records without reading all files:
-- Its first record is of the hour in its name, and none is of a later one.
-- Its times rise, but for BACK_MS. If the clock goes back by more, another file is begun.
+- Its first record is of the hour in its name, and no record is of a later hour.
+- Its times rise, apart from steps back of at most BACK_MS. If the clock goes back by more, another file is begun.
 - It belongs to one term at most. The record of a term's begin is the first of a file, that of its end the last.
 - If it continues the file before, its first record counts the records of that file.
 """
@@ -79,21 +79,21 @@ class Ends(NamedTuple):
 
 
 def whole_from_ms(first_ms: int) -> int:
-    """The time from which a log is complete, if its first record left is of `first_ms`.
+    """The time from which a log is complete, if the first record of its oldest file is of `first_ms`.
 
     Earlier files were removed by age, or were lost with the directory. Their records may be up to BACK_MS later than
-    `first_ms`. If a clock was set back by more than that, they may have been later still, which no file shows.
+    `first_ms`. If a clock was set back by more than that, their records may have been later still, which no file shows.
     """
     return first_ms + BACK_MS + 1
 
 
 def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
-    """Holes of a log, [(from_ms, until_ms)]: times of which records are lost. A hole is where a file continues one that
-    lost its end, or is missing.
+    """The holes of a log, [(from_ms, until_ms)]: times of which records are lost. There is a hole where a file
+    continues an earlier file that is missing or has lost its end.
 
-    A hole begins at the last record before it. If nothing is left of the older file, it begins at that file's hour. It
-    lasts to the record behind it, and at least through the hour of the older file. `files` are of one log, oldest
-    first. Files go by age, so nothing before the first file counts.
+    A hole begins at the last record before it. If the older file has no whole record, the hole begins at that file's
+    hour at the latest. It lasts to the record behind it, and at least through the hour of the older file. `files` are
+    of one log, oldest first. Files are removed by age, so files missing before the first one make no hole.
     """
     holes: list[tuple[int, int]] = []
     last_ms = 0
@@ -134,8 +134,8 @@ def read_delivery_file(path: Path, disk: Disk) -> Iterator[tuple[Deliveries, int
 
 
 class DeliveryWriter:
-    """Appends records. They are written, not synced: a kill loses nothing, a power cut loses what the kernel still
-    held.
+    """Appends records to the delivery log. They are written and not synced: a kill loses no record, a power cut loses
+    those that the kernel still held.
 
     The writer never appends to a file of an earlier start, whose end may be torn.
     """
@@ -166,8 +166,8 @@ class DeliveryWriter:
         self._write(rows)
 
     def mark(self, begun: Deliveries, at_ms: int) -> bool:
-        """Continue in another file, whose first record has the mark of the record `begun`. Return False if the file in
-        use is not of that record's term.
+        """Begin another file that continues the one in use, with the mark of the record `begun` in its first record.
+        Return False, and do nothing, if the file in use is not of that record's term.
 
         Raises DiskFailed.
         """
@@ -179,11 +179,12 @@ class DeliveryWriter:
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
     ) -> int:
-        """Remove the files whose newest record is older than `before_ms`, if they may go. Return their number. Raises
-        DiskFailed.
+        """Remove files whose newest record is older than `before_ms`, oldest file first. Return the number of removed
+        files. Raises DiskFailed.
 
-        The newest of these old files stays. It covers the time up to the next file, and shows that this log was not
-        lost. Each file behind one that stays also stays, because a missing file between others counts as lost.
+        The removal stops at the first file that must stay: one that is too new, one in use, or one for which `may_go`
+        is False. So no file is missing between others, which would count as lost. The newest of the old files stays
+        too. It covers the time up to the next file, and shows that this log was not lost.
         """
         removed = 0
         files = delivery_files(self._directory, self._disk)
@@ -196,7 +197,7 @@ class DeliveryWriter:
         return removed
 
     def written(self) -> tuple[DeliveryFile, int] | None:
-        """The file in use and its number of records. None if the next record begins another file."""
+        """The file in use and its number of records. None if no file is in use, so that the next record begins one."""
         return (self._file, (self._end - HEADER_SIZE) // DELIVERY.itemsize) if self._file is not None else None
 
     def close(self) -> None:
@@ -206,8 +207,8 @@ class DeliveryWriter:
             self._fd, self._file = -1, None
 
     def _roll(self, head: Deliveries, rows: Deliveries, at_ms: int) -> None:
-        """Begin another file for these records. If a file is in use, the new one continues it: its first record counts
-        that file's records and has the mark of `head`."""
+        """Begin another file for the records `rows`. If a file is in use, the new one continues it: its first record
+        counts that file's records and has the mark of `head`."""
         before = self.written()
         self._begin(at_ms // HOUR_MS)
         self._latest_ms = at_ms
@@ -235,7 +236,7 @@ class DeliveryWriter:
 def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
     """For each file but the last, the hour that decides its age: the later of its own hour and that of the next file.
 
-    An hour ahead of now was written by a wrong clock and gives no age.
+    An hour ahead of `now_ms` was written by a wrong clock. The hour of the next file stands for it.
     """
     hours: list[int] = []
     for file in reversed(files):
@@ -244,8 +245,8 @@ def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
 
 
 def _goes_on(head: Deliveries, rows: Deliveries, at_ms: int, count: int) -> Deliveries:
-    """The first record of a file, before `rows`, that continues a file of `count` records whose first record is
-    `head`."""
+    """The record that begins a file which continues another one of `count` records. It has the mark that `head` has,
+    the first record of that other file, and it stands before `rows`."""
     first: Deliveries = np.zeros(1, DELIVERY)
     for name in ("tick", "local_index", "node", "group"):
         first[name] = rows[name][0]

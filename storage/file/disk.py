@@ -57,7 +57,7 @@ _HAS_FDATASYNC = hasattr(os, "fdatasync") and _FULL_SYNC is None
 
 
 def missing_calls() -> list[str]:
-    """The calls of Linux that make bytes durable and that this system lacks."""
+    """The names of Linux's calls that make bytes durable and that this system lacks."""
     return ["fdatasync"] * (not _HAS_FDATASYNC) + ["syncfs"] * (_SYNCFS is None)
 
 
@@ -81,7 +81,8 @@ def _sync_data(fd: int) -> None:
 
 
 def _fsync_below(fd: int) -> None:
-    """fsync each file and directory below this directory, and itself; of a file, the file alone."""
+    """fsync each file and directory below this directory, and then the directory itself. If the path is a file, fsync
+    that file alone."""
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         with os.scandir(fd) as entries:
             names = [
@@ -133,7 +134,7 @@ class Disk:
             raise self._failed("open", path, error) from error
 
     def duplicate(self, fd: int) -> int:
-        """Another descriptor of the same file, even if the file has no name any more."""
+        """Another descriptor of the same file. It works even if the file has been removed from its directory."""
         return self._guard("duplicate", fd, lambda: os.dup(fd))
 
     def open_write(self, path: Path) -> int:
@@ -141,7 +142,7 @@ class Disk:
         return self._guard("open", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o640))
 
     def close(self, fd: int) -> None:
-        """Close a descriptor. Says nothing about durability."""
+        """Close a descriptor. That makes nothing durable."""
         self._guard("close", fd, lambda: os.close(fd))
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
@@ -285,7 +286,7 @@ class Disk:
         return sorted(self._guard("list", path, lambda: os.listdir(path)))
 
     def length(self, path: str) -> int | None:
-        """Length in bytes of the file of this path, None if it is missing."""
+        """Length in bytes of the file at this path. None if the file is missing."""
         try:
             return os.stat(path).st_size
         except FileNotFoundError:
@@ -298,7 +299,7 @@ class Disk:
         return os.path.lexists(path)
 
     def lock(self, fd: int) -> bool:
-        """Take the exclusive lock of this file without waiting. False if another process holds it."""
+        """Take the exclusive lock of this file without waiting. Return False if another process holds it."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

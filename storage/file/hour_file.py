@@ -42,8 +42,9 @@ Rows = npt.NDArray[np.void]
 def run_edges(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> I64:
     """Split ascending pieces [start, end) into runs that are worth one read each.
 
-    Return where each run begins, and where the last one ends, [runs + 1]. A run ends where the next piece begins more
-    than `gap` after the last one's end, or past `most` in all.
+    Return the index of each run's first piece, and at the end the number of pieces, [runs + 1]. A run ends where the
+    next piece begins more than `gap` bytes behind the last one's end. It also ends where the run would be longer than
+    `most` bytes.
     """
     count = len(sorted_starts)
     if not count:
@@ -64,15 +65,15 @@ def run_edges(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> I64:
 
 
 def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
-    """The runs of run_edges as (first piece, piece behind the last)."""
+    """The runs of run_edges, each as the index of its first piece and the index behind its last piece."""
     return pairwise(run_edges(sorted_starts, sorted_ends, gap, most).tolist())
 
 
 def pieces_by_bytes(starts: I64, size: int, gap: int, most: int) -> list[npt.NDArray[np.intp]]:
     """Group pieces of `size` bytes, [n] in any order, into parts in the order of the file.
 
-    Return the rows of each part. One part reads about `most` bytes. Up to `gap` bytes between two pieces are read
-    along.
+    Return for each part the indexes of its pieces. To read one part takes about `most` bytes. If the bytes between two
+    pieces are up to `gap`, they are read too.
     """
     order = starts.argsort(kind="stable")
     read = np.minimum(np.diff(starts[order], prepend=starts[order[:1]]), gap + size).cumsum()
@@ -101,7 +102,7 @@ class HourFile:
         return f"{self._directory.name}/{self._file}"
 
     def read(self, size: int, offset: int) -> bytes:
-        """Read exactly `size` bytes. Raises Corrupt if the file ends before."""
+        """Read exactly `size` bytes. Raises Corrupt if the file has fewer."""
         if self._reader < 0:
             self._open_reader(size, offset)
         data = self._disk.read(self._reader, size, offset)
@@ -110,9 +111,10 @@ class HourFile:
         return data
 
     def read_pieces(self, starts: I64, ends: I64, gap: int, most: int) -> tuple[bytes, I64]:
-        """Read n > 0 ascending pieces [start, end). Return bytes that hold them, and where in these each begins, [n].
+        """Read n > 0 ascending pieces [start, end). Return bytes that hold all pieces, and the offset of each piece in
+        these bytes, [n].
 
-        Neighbours are read together, see run_edges. Raises Corrupt if the file ends before.
+        Neighbours are read together, see run_edges. Raises Corrupt if the file ends before the last piece.
         """
         edges = run_edges(starts, ends, gap, most)
         if len(edges) == 2:
@@ -140,7 +142,8 @@ class HourFile:
         return Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
 
     def write(self, data: Buffer, offset: int, pace: SyncPace | None = None) -> None:
-        """Write at `offset`. A file without header gets it first. `pace` lets the bytes flow to the device."""
+        """Write at `offset`. A file without a header gets the header first. If `pace` is given, it starts to write the
+        bytes out to the device."""
         if self._writer < 0:
             if not self._disk.exists(self._directory):
                 self._disk.make_directory(self._directory)
@@ -156,17 +159,18 @@ class HourFile:
         self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
 
     def size(self) -> int:
-        """Length of the file in bytes. It must have been read from before, which opens it."""
+        """Length of the file in bytes. The file must have been opened before, by a read."""
         return self._disk.size(self._reader)
 
     def sync(self) -> None:
-        """Make the file's bytes durable, those of other writers too."""
+        """Make all bytes of the file durable, also those that other objects wrote."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
         self._disk.fdatasync(self._writer)
 
     def drain(self, pace: SyncPace) -> None:
-        """Let all written bytes, those of other writers too, flow to the device before a sync."""
+        """Write all bytes of the file out to the device piece by piece, also those that other objects wrote. A sync
+        after it finds little to do."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
         pace.drain(self._writer)
@@ -181,8 +185,8 @@ class HourFile:
 class RowFile(HourFile):
     """A file of fixed-size rows that are checked as they are read.
 
-    Its rows count from `first`. That is 0 but for the index of an hour that was begun again, whose numbers continue
-    those of the former hour.
+    The ordinals of its rows count from `first`. That is 0, except for the index of an hour that was begun again, which
+    goes on with the numbers of the former hour.
     """
 
     def __init__(
@@ -193,13 +197,13 @@ class RowFile(HourFile):
         self.first = first
 
     def offset(self, row: int) -> int:
-        """The byte of the file at which row `row` begins."""
+        """The offset in the file, in bytes, at which row `row` begins."""
         assert row >= self.first, f"row {row} of a file that begins with {self.first}"
         return HEADER_SIZE + (row - self.first) * self._dtype.itemsize
 
     def read_rows(self, first: int, count: int) -> Rows:
-        """`count` rows, from ordinal `first` on. Raises Corrupt for a wrong checksum, or a unit whose global_index is
-        not its ordinal."""
+        """Read `count` rows, from ordinal `first` on. Raises Corrupt for a wrong checksum, or for a unit whose
+        global_index is not its ordinal."""
         if not count:
             return np.empty(0, self._dtype)
         rows = self.read_unchecked(first, count)
@@ -217,11 +221,12 @@ class RowFile(HourFile):
                 raise Corrupt(self.name, self.offset(ordinal), "global_index", int(rows["global_index"][row]), ordinal)
 
     def read_unchecked(self, first: int, count: int) -> Rows:
-        """`count` rows, from ordinal `first` on, without any check. For callers that report every damaged row."""
+        """Read `count` rows, from ordinal `first` on, without any check. For callers that report every damaged row."""
         return np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
 
     def gather_rows(self, at: I64) -> Rows:
-        """The rows with these ordinals, in that order. Neighbours are read together."""
+        """Read the rows with these ordinals and return them in that order. Rows that are near each other are read
+        together."""
         if len(at) <= 1 or (int(at[-1]) - int(at[0]) == len(at) - 1 and not (at[1:] - at[:-1] != 1).any()):
             return self.read_rows(int(at[0]) if len(at) else 0, len(at))  # one message, or rows that came together
         order = np.argsort(at, kind="stable")
@@ -236,14 +241,15 @@ class RowFile(HourFile):
         return rows
 
     def blocks(self, count: int, after: int = 0) -> Iterator[tuple[int, Rows]]:
-        """Yield (ordinal of the first row, rows), a block at a time, over the first `count` rows without the first
-        `after`."""
+        """Yield (ordinal of the first row, rows), a block at a time. Of the first `count` rows of the file the first
+        `after` are left out."""
         end = self.first + count
         for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
     def write_rows(self, rows: Rows, first: int, pace: SyncPace | None = None) -> None:
-        """Write sealed rows. `first` is the ordinal of the first one. See `write`."""
+        """Write rows that have their checksums. `first` is the ordinal of the first one. For `pace` see
+        HourFile.write."""
         self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), pace)
 
 
@@ -304,7 +310,7 @@ class HourFiles:
         return self._again(first=first)
 
     def drain(self, pace: SyncPace) -> None:
-        """Let the written bytes of all three files flow to the device before a sync."""
+        """Write all bytes of the three files out to the device piece by piece, before a sync."""
         for file in self._all():
             if self.disk.exists(file.path):
                 file.drain(pace)

@@ -1,5 +1,5 @@
-"""Writes pieces into many files and syncs them as they come. Otherwise one sync at the end would write gigabytes at
-once."""
+"""Writes pieces into many files and syncs them as they come. Without this, one sync at the end would have to write
+gigabytes."""
 
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ class PieceWriter:
         self._dirty_bytes = 0
 
     def write(self, path: Path, data: bytes, offset: int) -> None:
-        """Write one piece. A missing file is made."""
+        """Write one piece into the file at this path. A missing file is made."""
         fd = self._disk.open_write(path)
         try:
             self._disk.write(fd, data, offset)

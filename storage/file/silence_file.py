@@ -1,7 +1,8 @@
 """SILENCE in a data directory: the longest time for which this node may still owe a leader its silence after a restart.
 
-It is one JSON line {"format","silence_ms","checksum"}. A rename replaces it, so it is the old one or the new one. A
-directory without it is new or of an older build. Why it is kept: replication/election/silence.py.
+It is one JSON line {"format","silence_ms","checksum"}. A rename replaces the file, so after a crash it is the old one
+or the new one. A directory without it is new, or was made by an older build. replication/election/silence.py says why
+the time is kept.
 """
 
 import json

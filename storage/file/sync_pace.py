@@ -27,8 +27,8 @@ class SyncPace:
     """Sends the bytes of one writer to the device a little at a time. It blocks, so it is for a thread. Raises
     DiskFailed.
 
-    Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if
-    the device takes them in order.
+    Invariant, if the device takes bytes in order: of the written bytes, the device still has to take three things at
+    most. These are UNDER_WAY_MAX bytes, LITTLE_MAX little writes, and the last bytes of one file.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -37,7 +37,8 @@ class SyncPace:
         self._little = 0
 
     def wrote(self, fd: int, offset: int, size: int) -> None:
-        """Begin to write out bytes that were just written to an open file. Wait if many are under way."""
+        """Begin to write out to the device bytes that were just written to an open file. Wait if too many are under
+        way."""
         if size < UNDER_WAY_MAX // _FEW:
             self._little += 1
             if self._little == LITTLE_MAX:
@@ -57,6 +58,6 @@ class SyncPace:
         self._disk.pause()
 
     def drain(self, fd: int) -> None:
-        """Write out all written bytes of this file, those of other writers too, piece by piece."""
+        """Write all written bytes of this file out to the device piece by piece, also those of other writers."""
         for begin in range(0, self._disk.size(fd), UNDER_WAY_MAX):
             self._disk.write_out(fd, begin, UNDER_WAY_MAX)

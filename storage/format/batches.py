@@ -16,8 +16,8 @@ from storage.format.states import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class UnitBatch:
-    """Units to append, in arrival order. A `due_ms` in a slot that was dispatched before must not be given: apply has
-    raised it."""
+    """Units to append, in arrival order. No `due_ms` may lie in a slot that was dispatched before. Apply has raised
+    such times before it makes the batch."""
 
     due_ms: I64
     size: U32  # bytes of each record in `records`, a multiple of 8
@@ -69,7 +69,7 @@ class SettleBatch:
         code: npt.ArrayLike = 0,
         subscription: npt.ArrayLike = 0,
     ) -> "SettleBatch":
-        """A batch from columns or single values. A single value stands for every row."""
+        """A batch from columns or single values. A single value is the value of every row."""
         at = np.atleast_1d(np.asarray(position, np.uint64))
 
         def column(values: npt.ArrayLike, kind: Any) -> npt.NDArray[Any]:
@@ -92,7 +92,7 @@ class SettleBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """States of units, in the order asked for.
+    """States of units, in the order in which the caller named the units.
 
     `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for a missing unit. A PENDING or LEASED unit is open.
     """

@@ -41,7 +41,7 @@ Read = Callable[[int, int], Units]
 
 
 def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
-    """The slot in its hour, 0 to 3599, of each due time. 16 bits wide, which numpy sorts by radix."""
+    """The slot in its hour, 0 to 3599, of each due time. The result is 16 bits wide, which numpy sorts by radix."""
     return (due_ms // _SECOND_MS % _SECONDS).astype(np.uint16)
 
 
@@ -55,7 +55,7 @@ def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 
 def falls(values: npt.NDArray[Any]) -> bool:
-    """True if a value is smaller than the one before it."""
+    """True if some value is smaller than the value before it."""
     return len(values) > 1 and len((values[1:] < values[:-1]).nonzero()[0]) > 0
 
 
@@ -73,7 +73,7 @@ class Heads:
         self.count: U32 = np.zeros(SECONDS, np.uint32) if count is None else count
 
     def absorb(self, units: Units) -> None:
-        """Rebuild heads from linked units, read in order from the index file."""
+        """Add units, read in order from the index file, to these heads. The units have their chain already."""
         absorb(units, self.after, self.count)
 
     def link(self, units: Units) -> None:
@@ -81,12 +81,13 @@ class Heads:
         link_slots(units, seconds_of(units["due_ms"]), self.after, self.count)
 
     def second(self, second: int) -> tuple[int, int]:
-        """(last global_index or -1, count) of one second."""
+        """(global_index of the last unit or -1, number of units) of one second."""
         return int(self.after[second]) - 1, int(self.count[second])
 
 
 def absorb(units: Units, after: U32, count: U32) -> None:
-    """Add linked units, read in order from the index file, to heads of 3,600 seconds."""
+    """Add units, read in order from the index file, to the heads of an hour's 3,600 seconds. `after` and `count` are as
+    in Heads, and are updated. The units have their chain already."""
     seconds = seconds_of(units["due_ms"])
     count += np.bincount(seconds, minlength=SECONDS).astype(np.uint32)
     after[seconds] = units["global_index"] + _ONE  # the last of equal seconds wins
@@ -147,7 +148,7 @@ def walk(second: int, last: int, count: int, read: Read, file: str, *, least: in
 
 
 def _check(units: Units, second: int, file: str) -> None:
-    """Raise Corrupt for damage that checksums passed.
+    """Raise Corrupt if the units are not one chain, although their checksums are right.
 
     A chain counts its units from 0, each names the one before, and all are of its second.
     """

@@ -25,7 +25,7 @@ _ROWS_AT_ONCE: Final = 4096
 
 
 def _splitmix64(seed: int, count: int) -> list[int]:
-    """`count` well mixed 64-bit numbers. They are fixed constants of the format, not random at run time."""
+    """The first `count` numbers of splitmix64, whose 64 bits look random. They are fixed constants of the format."""
     numbers = []
     for _ in range(count):
         seed = (seed + 0x9E3779B97F4A7C15) & _MASK

@@ -17,12 +17,12 @@ NUMBER_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """A reason for a hold.
+    """A reason why a due unit is held.
 
     - `number`: never used again for another reason.
-    - `replicated`: any node knows the reason from its applied state. Otherwise the leader alone knows it, in memory,
-      and the next leader begins without it.
-    - `words`: the reason, for people.
+    - `replicated`: True if any node knows the reason from its applied state. Otherwise only the leader knows it, in
+      memory, and the next leader begins without it.
+    - `words`: the reason as people read it.
     """
 
     number: int

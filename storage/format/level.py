@@ -35,7 +35,7 @@ levels."""
 
 
 def has(level: int, feature: str) -> bool:
-    """True if a cluster of this level has the feature, which must be named in `NEEDS`."""
+    """True if a cluster of this level has the feature, whose name must stand in `NEEDS`."""
     return level >= NEEDS[feature]
 
 

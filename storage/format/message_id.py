@@ -39,7 +39,7 @@ _TEN_BITS: Final = np.uint64(1023)
 
 
 class BadId(ValueError):
-    """The text is not a message id. Says why."""
+    """Raised for a text that is not a message id. Says why."""
 
 
 @dataclass(frozen=True, slots=True)

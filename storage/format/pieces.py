@@ -9,7 +9,7 @@ Pieces = Generator[None, None, T]
 
 
 def at_once(work: Pieces[T]) -> T:
-    """Do all of the work without a stop."""
+    """Do all of the work without a stop, and return its result."""
     while True:
         try:
             next(work)

@@ -43,8 +43,8 @@ def indexes_of(positions: U64) -> I64:
 
 
 def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice, I64]]:
-    """Yield (hour, rows, global indexes) for each hour of `positions`, rising. `rows` are those of the hour, in order:
-    an index array or a slice."""
+    """Yield (hour, rows, global indexes) for each hour in `positions`, rising. `rows` says which rows of `positions`
+    are of this hour, in order: an index array or a slice."""
     if len(positions) == 1:  # one message: almost without arrays
         place = int(positions[0])
         yield place >> INDEX_BITS, slice(None), np.array([place & INDEX_MAX], np.int64)

@@ -10,7 +10,7 @@ from storage.format.level import LEVELS
 
 
 class BadRow(ValueError):
-    """A row that cannot stand in its registry. Says which and why."""
+    """Raised for a row that cannot stand in its registry. Says which row and why."""
 
 
 class Row(Protocol):
@@ -37,8 +37,8 @@ L = TypeVar("L", bound=LevelRow)
 
 
 def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
-    """The rows by number, in their order. `kind` is the word for a row in errors, `numbers` the allowed numbers. Raises
-    BadRow."""
+    """The rows of a registry by number, in their order. `kind` is the word for a row in errors. `numbers` are the
+    numbers that rows may have. Raises BadRow."""
     found: dict[int, R] = {}
     names: set[str] = set()
     for row in rows:
@@ -56,7 +56,7 @@ def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
 
 
 def by_number_with_level(kind: str, rows: Iterable[L], numbers: range) -> dict[int, L]:
-    """The rows by number. Each names a level, which this build must read. Raises BadRow."""
+    """As `by_number`, for rows that each name a level. This build must read that level. Raises BadRow."""
     found = by_number(kind, rows, numbers)
     for row in found.values():
         if row.since not in range(LEVELS[0], LEVELS[1] + 1):

@@ -144,7 +144,7 @@ assert _HEADER.size == _CRC_AT
 
 
 class Corrupt(Exception):
-    """Bytes on disk are not as written. The node stops rather than serve them."""
+    """Raised if bytes on disk are not as written. The node stops rather than serve them."""
 
     def __init__(self, file: str, offset: int, what: str, found: object, expected: object) -> None:
         super().__init__(f"corrupt: {file} at byte {offset}: {what} is {found}, expected {expected}")
@@ -156,7 +156,7 @@ class Corrupt(Exception):
 
 
 class FormatRefused(Exception):
-    """A file has a version or a flag that this build does not know. The file is left untouched."""
+    """Raised if a file has a version or a flag that this build does not know. The file is left untouched."""
 
     def __init__(self, file: str, what: str, found: object, supported: object) -> None:
         super().__init__(f"format refused: {file}: {what} {found}; this build supports {supported}")
@@ -248,7 +248,7 @@ def select_rows(rows: Units | None, at: npt.NDArray[np.intp] | slice) -> Units |
 
 
 def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: npt.NDArray[np.void]) -> None:
-    """Put whole rows at the places of an index array, a mask or a slice."""
+    """Set whole rows of `rows` to `values`. `at` names these rows by an index array, a boolean array or a slice."""
     whole = np.dtype((np.void, rows.dtype.itemsize))
     rows.view(whole)[at] = values.view(whole)
 

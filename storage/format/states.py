@@ -1,10 +1,10 @@
-"""The states of a unit, one row each: its number in settle records, its answers to the code, its word for people.
+"""The states of a unit, one row each: its number in settle records, its properties for the code, its word for people.
 
 A settle record's `what` is the number of a row. The newest record of a unit is its state, unless the record leaves the
 unit in another one (`released`). Code that means one state names its constant. Code that asks for a property asks a
 table: an array of 256 entries by number. One index answers for a whole column (`IS_OPEN[states.state]`).
 
-A new state is a row here. Storage, apply, node, ledger, reconcile and API follow from its answers.
+A new state is a row here. Storage, apply, node, ledger, reconcile and API follow from its properties.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -83,7 +83,7 @@ class State:
 
     @property
     def event(self) -> str:
-        """The word for the record in a message's history."""
+        """The word by which a message's history names a settle record of this state."""
         return self.said_as or self.name
 
     @property
@@ -151,8 +151,8 @@ _ITSELF: Final[U8] = np.arange(256, dtype=np.uint8)
 
 
 def table(answer: Callable[[State], int], absent: npt.ArrayLike = False) -> _Table:
-    """Make an array of 256 entries by number: `answer` of the row with that number, `absent` if there is no such row.
-    `make_tables` fills the same array again."""
+    """Make an array of 256 entries by number. An entry is `answer` of the state with that number, or `absent` if there
+    is no such state. `make_tables` fills the same array again."""
     without = np.broadcast_to(absent, 256)
     made = without.copy()
     _tables.append((made, without, answer))
@@ -220,5 +220,5 @@ _make_standings()
 
 
 def words(among: Set[int]) -> tuple[str, ...]:
-    """The words of messages counted under these numbers, in order."""
+    """The words of STANDINGS whose numbers are all in `among`, in order. Messages are counted under these words."""
     return tuple(word for word, numbers in STANDINGS.items() if numbers <= among)

@@ -48,7 +48,7 @@ class TagFilter:
 
     @classmethod
     def of(cls, groups: Iterable[Iterable[str]]) -> TagFilter | None:
-        """The filter of `PullIn.tags`. None if there is no group, which matches every message."""
+        """The filter of `PullIn.tags`. None if there is no group, because then every message matches."""
         wanted = frozenset(frozenset(group) for group in groups)
         if not wanted:
             return None
@@ -56,7 +56,7 @@ class TagFilter:
         return cls(wanted, tuple(np.uint64(mask) for mask in sorted(masks)))
 
     def may_match(self, masks: U64) -> Mask:
-        """A mask, shape [n]: False where a unit's mask shows that it does not match."""
+        """Return a boolean array [n]: False where a unit's mask of tags shows that it does not match."""
         matching: Mask = np.zeros(len(masks), np.bool_)
         for mask in self._masks:
             matching |= (masks & mask) == mask

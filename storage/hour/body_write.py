@@ -1,7 +1,7 @@
 """Writes bodies to the delay log of an hour, near or far: record and index row of each message.
 
-A near hour is written with each entry (hour.py), a far one when its staged bytes are (stage_write.py). Long before, the
-body is durable with its Raft entry (replication/journal/sync.py).
+A near hour is written with each entry (hour.py), a far one when its staged bytes are written (stage_write.py).
+Long before that, the body is durable with its Raft entry (replication/journal/sync.py).
 """
 
 import numpy as np

@@ -31,8 +31,8 @@ _OVERHEAD: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class UsedHeads:
-    """The heads of those seconds of an hour that have units. Of each, [n]: the second, 1 + the global_index of its last
-    unit (`after`), the number of its units (`count`)."""
+    """The heads of the n seconds of an hour that have units, [n] each. They are the second, 1 + the global_index of its
+    last unit (`after`), and the number of its units (`count`)."""
 
     next: int  # the global_index behind the last unit that they count
     seconds: npt.NDArray[np.uint16]
@@ -41,7 +41,7 @@ class UsedHeads:
 
     @property
     def bytes(self) -> int:
-        """Memory of these heads."""
+        """Memory of these heads, in bytes."""
         return 10 * len(self.seconds) + _OVERHEAD
 
 
@@ -60,10 +60,11 @@ def all_heads(used: UsedHeads) -> Heads:
 
 
 class HeadsKept:
-    """UsedHeads by hour. An hour's positions are never given twice, so hour and `next` name one state of its index.
+    """The kept UsedHeads, by hour. An hour's positions are never given twice, so hour and `next` name one state of its
+    index.
 
-    A checkpoint's thread works on a `fork`. It keeps there the heads that it writes, and asks the loop's object for the
-    rest. `join` adds them to the loop's object, on the loop.
+    A checkpoint's thread works on a `fork`. It keeps there the heads of the hours that it writes, and asks the loop's
+    object for all other hours. `join` adds the fork's heads to the loop's object, on the loop.
     """
 
     def __init__(self, base: "HeadsKept | None" = None) -> None:
@@ -85,14 +86,14 @@ class HeadsKept:
             self.keep(hour, heads)
 
     def get(self, hour: int, following: int) -> UsedHeads | None:
-        """The heads of an hour for its units below `following`, if they are kept."""
+        """The kept heads of an hour, if they cover exactly its units below `following`. Otherwise None."""
         found = self._kept.get(hour)
         if found is not None and found.next == following:
             return found
         return None if self._base is None else self._base.get(hour, following)
 
     def keep(self, hour: int, heads: UsedHeads) -> None:
-        """Keep heads, in place of older ones of this hour. At the bound drop those that were written longest ago."""
+        """Keep heads, in place of older ones of this hour. Past a bound, drop the heads that were kept longest ago."""
         self.drop(hour)
         self._kept[hour] = heads
         self.bytes += heads.bytes
@@ -101,7 +102,7 @@ class HeadsKept:
             self.bytes -= oldest.bytes
 
     def drop(self, hour: int) -> None:
-        """Drop the heads of an hour."""
+        """Drop the kept heads of an hour, if there are any."""
         old = self._kept.pop(hour, None)
         if old is not None:
             self.bytes -= old.bytes

@@ -1,9 +1,9 @@
 """The homes of an hour's moved units, in memory, for units that came while the hour was in use.
 
 The ack of a retried message names its place, and the end is also recorded at its home. So the home must be found. The
-homes of other units are read from index and record header, unit by unit (hour.py). These are units that came before or
-have ended since, and units of hours out of use. A read of a whole hour of ten million units would hold a node for a
-third of a second.
+homes of other units are read from index and record header, unit by unit (hour.py). Such a unit came before, has ended
+since, or stands in an hour out of use. A read of a whole hour of ten million units would hold a node for a third of a
+second.
 """
 
 import numpy as np
@@ -46,8 +46,8 @@ class HomesElsewhere:
             self.begin = end
 
     def find(self, at: I64, places: U64) -> U64:
-        """The homes of the units at these places, with these global indexes. A unit born there, or not known here,
-        gives its place."""
+        """The homes of the units with the global indexes `at`, which stand at `places`. A unit born there, or not known
+        here, gives its place."""
         if not self.count:
             return places
         known = self._at[: self.count]

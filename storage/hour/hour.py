@@ -43,8 +43,8 @@ _HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
 class Hour:
-    """An hour in use: its units, records and settle records, on disk and staged. Made from its counters, which it gives
-    back. For the loop's thread; a checkpoint works on a FrozenHour instead."""
+    """An hour in use: its units, records and settle records, on disk and staged. It is made from the hour's counters,
+    and `counters` gives them back. For the loop's thread; a checkpoint works on a FrozenHour instead."""
 
     def __init__(self, counters: HourCounters, open_files: OpenFiles, stage: Stage) -> None:
         self.number = counters.number
@@ -76,7 +76,7 @@ class Hour:
 
     @property
     def files(self) -> HourFiles:
-        """Its files. Raises Corrupt or FormatRefused if the first look at them finds damage."""
+        """The hour's files. Raises Corrupt or FormatRefused if the check at their first use finds damage."""
         if self._files is None:
             self._files = self._open_files(self.number, self.generation, self.first)
         return self._files
@@ -89,7 +89,8 @@ class Hour:
     # append
 
     def grow(self, units: int, log_bytes: int) -> None:
-        """Add units and the bytes of their records to the counters, before `write` or the stage takes them."""
+        """Add the number of new units and the bytes of their records to the counters, before `write` or the stage takes
+        the units."""
         self.units += units
         self.unsettled += units
         self.log_end += log_bytes
@@ -133,7 +134,7 @@ class Hour:
 
     @property
     def staged(self) -> Staged:
-        """Its staged units and records, as they are now, without settle records."""
+        """The hour's staged units and records, as they are now, without settle records."""
         return Staged() if self.saved_units == self.units else self._stage.of(self.number)
 
     @property
@@ -185,7 +186,7 @@ class Hour:
         yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
 
     def _absorb_tail(self, states: States, begin: int) -> None:
-        """Give the states the settle records from ordinal `begin` on, which states files do not cover."""
+        """Add the settle records from ordinal `begin` on, which states files do not cover, to the states."""
         parts = [rows_of(rows, first, self.first) for first, rows in self._settles_from(begin)]
         if parts:
             states.absorb_tail(
@@ -193,7 +194,7 @@ class Hour:
             )
 
     def rebase_states(self, end: int) -> None:
-        """Use the states files that a checkpoint made longer, or fewer. They cover `end` settle records."""
+        """Use the hour's states files as a checkpoint left them: longer, or fewer. They cover `end` settle records."""
         states = self._states
         if states is not None and states.reads_files:
             states.rebase(StateFiles.open(self.files, self.saved_settles))
@@ -209,7 +210,7 @@ class Hour:
 
     @property
     def states_held(self) -> States | None:
-        """The states, if they are in memory."""
+        """The states, None if they are not in memory."""
         return self._states
 
     def homes(self, at: I64, places: U64) -> U64:
@@ -270,7 +271,7 @@ class Hour:
         )
 
     def thaw(self, saved: HourCounters) -> None:
-        """Drop the staged settle records as far as `saved` says that they are written."""
+        """Drop the staged settle records that `saved` says are written."""
         self.staged_settles.drop(bisect_left(self.staged_settles.starts, saved.saved_settles))
         self.saved_units, self.saved_log_end = saved.saved_units, saved.saved_log_end
         self.saved_settles = saved.saved_settles
@@ -309,7 +310,8 @@ class Hour:
         return rows
 
     def records(self, at: I64, units: Units | None = None) -> list[Record]:
-        """Records by global_index, in that order. `units` are theirs if they are known."""
+        """The records of the units with these global indexes, in that order. `units` are these units if the caller has
+        them."""
         offsets, sizes = self._in_log(at, units)
         data, within = self._read_log(offsets, sizes)
         found = decode_records(data, within.tolist(), self.files.log.name, offsets.tolist())
@@ -383,11 +385,8 @@ class Hour:
 
 
 def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:
-    """Yield all units in order of global_index, a block at a time: those on disk, then copies of the staged ones,
-    linked.
-
-    `heads`, if given, are empty before and complete after.
-    """
+    """Yield all units in order of global_index, a block at a time. Units on disk come first, then copies of the staged
+    ones, linked. If `heads` are given, they must be empty, and cover all units afterwards."""
     if heads is None and staged.units.arrays:
         heads = Heads()
     for _, units in files.index.blocks(saved_units):

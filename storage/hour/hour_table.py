@@ -17,8 +17,8 @@ from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, put_rows
 
 
 class HourCounters(NamedTuple):
-    """The counters of one hour. Of `x`, `saved_x` is in the files, and the difference waits in memory (staged). 0 <=
-    saved_x <= x."""
+    """The counters of one hour. `saved_x` is the part of counter `x` that is in the files, and the difference waits in
+    memory (staged). 0 <= saved_x <= x."""
 
     number: int
     generation: int  # of its directory, see unlinked_hours
@@ -146,7 +146,8 @@ class HourTable:
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
     def extents(self, numbers: Sequence[int] | None = None) -> Extents:
-        """The extents of those hours of `numbers`, which rise, that exist. None stands for all hours."""
+        """The extents of those of the hours `numbers`, which rise, that exist. If `numbers` is None, those of all
+        hours."""
         number = self.rows["number"]
         if numbers is None:
             at = np.argsort(number)[np.count_nonzero(number < 0) :]
@@ -165,12 +166,12 @@ class HourTable:
         self._rows[self._row_of[counters.number]] = counters
 
     def find(self, numbers: Iterable[int]) -> I64:
-        """The indexes of the rows of existing hours."""
+        """The indexes, in `rows`, of the rows of these hours, which must exist."""
         row_of = self._row_of
         return np.array([row_of[number] for number in numbers], np.int64)
 
     def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add rows for hours that do not exist yet. They have no units."""
+        """Add rows for hours that do not exist yet. The new rows count no units."""
         at = self._take(len(numbers))
         for number, row in zip(numbers, at.tolist(), strict=True):
             assert number not in self._row_of, f"hour {number} is there"
@@ -190,7 +191,8 @@ class HourTable:
         return np.array([*reused, *range(begin, self._end)], np.int64)
 
     def save(self, at: I64, frozen: Mapping[str, I64]) -> I64:
-        """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are their columns FROZEN.
+        """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are the columns named in
+        FROZEN, as they were at the freeze.
 
         Return the rows that were set. Hours that were unlinked or written by other code since the freeze are left out.
         """
@@ -204,7 +206,7 @@ class HourTable:
         return at
 
     def remove(self, number: int) -> None:
-        """Drop an existing hour."""
+        """Drop the row of an existing hour."""
         row = self._row_of.pop(number)
         self._rows[row]["number"] = _GONE
         self._free.append(row)

@@ -53,13 +53,13 @@ class HourOpening:
 
     @property
     def unlooked(self) -> int:
-        """The number of hours whose lengths no start or checkpoint has looked at. Hours that were used meanwhile count
-        too."""
+        """The number of hours in the checkpoint whose lengths no start or checkpoint has looked at. Hours that were
+        used meanwhile count too."""
         return len(self._recovered) - self._looked
 
     def look_on(self, numbers: I64, firsts: I64) -> None:
-        """Look at the lengths of the next PIECE_HOURS hours of the checkpoint, without those that were unlinked
-        meanwhile.
+        """Look at the lengths of the next PIECE_HOURS hours of the checkpoint. Hours that were unlinked meanwhile are
+        left out.
 
         `numbers` are all existing hours, rising, `firsts` the global_index of each one's first unit. One call at a
         time. Raises Corrupt or DiskFailed.
@@ -94,7 +94,7 @@ class HourOpening:
         return files
 
     def _look(self, places: Iterable[int]) -> None:
-        """Bring the files of these hours to their lengths, unless that was done."""
+        """Check the lengths of these hours' files and cut files that are too long, unless that was done before."""
         for place in places:
             with self._lock:
                 if not self._cut[place]:

@@ -40,8 +40,8 @@ OpenFiles = Callable[[int, int, int], HourFiles]
 
 @dataclass(slots=True)
 class FrozenHour:
-    """The staged part of one hour. `saved_` counts are those of its files before it is written, `units` is the count
-    after."""
+    """The staged part of one hour. `saved_units` and `saved_settles` count what is in its files before the staged part
+    is written. `units` is the number of its units afterwards."""
 
     number: int
     generation: int
@@ -82,7 +82,8 @@ def write_staged(
 
 
 def _pause_of(pace: SyncPace | None) -> Callable[[], None]:
-    """The pause of a pace. Without a pace the loop itself writes. Then no loop waits, and a pause would hold it."""
+    """The function that makes a thread pause for the loop. Without a pace, it does nothing: then the loop itself
+    writes, and a pause would only delay it."""
     return (lambda: None) if pace is None else pace.pause
 
 
@@ -90,7 +91,7 @@ def read_ahead(
     hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, pace: SyncPace | None = None
 ) -> None:
     """Read and keep the heads of hours that become near soon and have nothing staged. A thread gives its `pace`, and
-    pauses for the loop."""
+    with it the call pauses for the loop."""
     pause = _pause_of(pace)
     for hour in hours:
         pause()

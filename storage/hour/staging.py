@@ -61,7 +61,7 @@ class Chunks:
         self.arrays.append(array)
 
     def find(self, at: int) -> tuple[int, npt.NDArray[Any]]:
-        """(start, array) of the chunk that holds ordinal or offset `at`."""
+        """(start, array) of the array that holds ordinal or offset `at`."""
         chunk = bisect_right(self.starts, at) - 1
         return self.starts[chunk], self.arrays[chunk]
 
@@ -75,7 +75,7 @@ class Chunks:
         return result
 
     def drop(self, count: int) -> None:
-        """Drop the first `count` arrays. They are on disk."""
+        """Drop the first `count` arrays, which are on disk by now."""
         del self.starts[:count]
         del self.arrays[:count]
 
@@ -84,11 +84,11 @@ class Chunks:
         return Chunks(list(self.starts), list(self.arrays))
 
     def bytes(self) -> int:
-        """Memory of the arrays."""
+        """Memory of the arrays, in bytes."""
         return sum(array.nbytes + _SETTLES_OVERHEAD for array in self.arrays)
 
     def add_settles(self, first: int, rows: Settles) -> int:
-        """Add settle records, of which the first has ordinal `first`. Return their memory."""
+        """Add settle records, of which the first has ordinal `first`. Return the bytes of memory that they take."""
         self.add(first, rows)
         return rows.nbytes + _SETTLES_OVERHEAD
 
@@ -125,11 +125,11 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Memory of the chunk."""
+        """Memory of the chunk, in bytes."""
         return self.units.nbytes + self.words.nbytes + 3 * self.rows.nbytes + CHUNK_OVERHEAD
 
     def find(self, hour: int) -> int | None:
-        """The index of this hour among its hours, None if it has no unit of it."""
+        """The index of this hour among the chunk's hours, None if the chunk has no unit of it."""
         at = int(self.hours.searchsorted(hour))
         return at if at < len(self.hours) and self.hours[at] == hour else None
 
@@ -180,7 +180,7 @@ class Stage:
         return staged
 
     def only(self, hour: int) -> "Stage":
-        """A new stage with the staged part of one hour, as of now."""
+        """A new stage that holds the units and records of one hour that are staged now."""
         stage = Stage()
         stage._keep(self._parts(hour))
         return stage
@@ -192,19 +192,19 @@ class Stage:
         return [chunk.part(at, at + 1) for chunk, at in found if at is not None]
 
     def lowest(self, count: int, first: int = 0) -> list[int]:
-        """The lowest `count` staged hours from `first` on."""
+        """The numbers of staged hours from `first` on, rising, the lowest `count` of them."""
         parts = [chunk.hours[(at := int(chunk.hours.searchsorted(first))) : at + count] for chunk in self.chunks]
         hours: list[int] = np.unique(np.concatenate(parts))[:count].tolist() if parts else []
         return hours
 
     def within(self, first: int, last: int) -> list[Chunk]:
-        """The chunks' parts of the hours from `first` to `last`."""
+        """The parts of all chunks that belong to the hours from `first` to `last`, `last` included."""
         cuts = [(chunk, *chunk.hours.searchsorted((first, last + 1)).tolist()) for chunk in self.chunks]
         return [chunk.part(begin, end) for chunk, begin, end in cuts if begin < end]
 
     def remove(self, first: int, last: int) -> None:
-        """Drop the hours from `first` to `last`: they were written, or unlinked. Chunks are cut in two around them,
-        without a copy."""
+        """Drop the hours from `first` to `last`, `last` included, which were written or unlinked. A chunk that also has
+        hours on both sides is cut in two, without a copy."""
         kept: list[Chunk] = []
         for chunk in self.chunks:
             begin, end = chunk.hours.searchsorted((first, last + 1)).tolist()
@@ -224,7 +224,7 @@ class Stage:
         self._keep([chunk for chunk in self.chunks if chunk.serial > self._frozen])
 
     def clear(self) -> None:
-        """Drop all chunks. Everything was written."""
+        """Drop all chunks, because everything in them was written."""
         self._keep([])
 
     def _keep(self, chunks: list[Chunk]) -> None:

@@ -20,15 +20,15 @@ class EntryChecksum:
         self._crc = 0
 
     def rows(self, *columns: npt.NDArray[np.generic]) -> None:
-        """Add the bytes of arrays of any type."""
+        """Add the bytes of these arrays, of any type, to the checksum."""
         for column in columns:
             self._crc = google_crc32c.extend(self._crc, np.ascontiguousarray(column))
 
     def row(self, *parts: bytes) -> None:
-        """Add one row or change, given as some byte strings."""
+        """Add one row or change to the checksum. It is given as some byte strings."""
         self._crc = google_crc32c.extend(self._crc, b"\0".join(parts))
 
     def take(self) -> int:
-        """Return the checksum, 32 bits, and begin anew."""
+        """Return the checksum, 32 bits, and begin a new one."""
         crc, self._crc = self._crc, 0
         return crc

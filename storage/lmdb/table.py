@@ -71,14 +71,14 @@ class SortedRuns:
         self._runs: list[list[bytes]] = [[]]
 
     def add(self, key: bytes) -> None:
-        """Add a key, which may be there already."""
+        """Add a key. It may be there already, and then comes twice in `behind`."""
         self._runs[-1].append(key)
         if len(self._runs[-1]) == RUN_KEYS:
             self._runs[-1].sort()
             self._runs.append([])
 
     def behind(self, after: bytes) -> Iterator[bytes]:
-        """The keys above `after`, ascending. No key is added meanwhile."""
+        """The keys above `after`, ascending. No key may be added while the result is read."""
         self._runs[-1].sort()
         return heapq.merge(*(map(run.__getitem__, range(bisect_right(run, after), len(run))) for run in self._runs))
 
@@ -105,7 +105,7 @@ class Table:
 
     @property
     def changes(self) -> int:
-        """Rows changed since the last freeze."""
+        """The number of rows changed since the last freeze."""
         return len(self._live)
 
     def read_from(self, reader: "lmdb.Transaction[bytes]") -> None:
@@ -156,14 +156,15 @@ class Table:
         return key in changed and changed[key] is None
 
     def unsaved(self, group: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys with this first part, behind `after`, of rows that LMDB may not have yet, ascending.
+        """The keys whose first part is `group`, behind `after`, of rows that LMDB may not have yet, ascending.
 
-        Some may be gone since, or come twice.
+        Rows of some keys may have been removed since, and a key may come twice.
         """
         return heapq.merge(*(put[group].behind(after) for put in (self._put_frozen, self._put) if group in put))
 
     def saved(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys that begin with `prefix`, behind `after`, of the rows in LMDB, ascending. Some may be gone since."""
+        """The keys that begin with `prefix`, behind `after`, of the rows in LMDB, ascending. Rows of some keys may have
+        been removed since."""
         for key, _ in self._stored_rows(prefix, after):
             if key != after:
                 yield key
@@ -227,11 +228,12 @@ class Table:
         return None if stored is None else open_value(self.name, key, stored)
 
     def _stored_rows(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows in LMDB, and check the two rows around them.
+        """Yield the rows in LMDB whose key begins with `prefix`, from key `first` on. Check also the row before and the
+        row behind them.
 
-        LMDB looks for a key by halves. A damaged key in a leaf makes the rows end too soon or begin too late, and then
-        stands at that end itself. A damaged key in a branch leads to another leaf, where the rows around are not those
-        around `begin`.
+        LMDB finds a key by binary search. A damaged key in a leaf makes the rows end too soon or begin too late. Then
+        its row is the one before or behind. A damaged key in a branch leads to another leaf, where the rows around are
+        not those around `begin`.
         """
         if self._database is None:
             return

@@ -47,7 +47,7 @@ class TagTest(Protocol):
     """A test for the wanted tags, such as storage.format.tag_filter.TagFilter."""
 
     def may_match(self, masks: U64) -> Mask:
-        """A mask: False where a unit's mask shows that its tags are not wanted."""
+        """Return a boolean array: False where a unit's mask of tags shows that its tags are not wanted."""
 
     def matches(self, tags: Iterable[str]) -> bool:
         """True if a message with exactly these tags is wanted."""
@@ -57,15 +57,16 @@ class Tally(Protocol):
     """Adds up the messages that a count finds."""
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """Add some messages, one row each. `standing` is a state as in COUNTED_AS, or READY."""
+        """Add some messages, one row each. `standing` is the number under which a message is counted: a state of
+        COUNTED_AS, or READY."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountFilter:
     """The messages to count: those counted under one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
 
-    A field that is None does not restrict. A pending unit that is due counts as READY. A unit whose lease is over
-    counts as pending. `term` is that of the leader that asks, by whose clock leases end.
+    A field that is None restricts nothing. A pending unit that is due counts as READY. A unit whose lease is over
+    counts as pending. `term` is the term of the leader that asks, by whose clock leases end.
     """
 
     standings: frozenset[int]
@@ -76,7 +77,7 @@ class CountFilter:
     term: int = 0
 
     def touches(self, hour: int) -> bool:
-        """True if [from_ms, to_ms) holds a part of the hour."""
+        """True if the hour and [from_ms, to_ms) have some time in common."""
         return (self.from_ms is None or self.from_ms < (hour + 1) * HOUR_MS) and (
             self.to_ms is None or self.to_ms > hour * HOUR_MS
         )
@@ -109,10 +110,10 @@ class HourCount:
         self._state = _copied(held, hour, now_ms, count_filter.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Add the messages to `tally`. Stops early, with a part of them, once `stopped` is true.
+        """Add the messages to `tally`. Once `stopped` is true it stops early, and only a part of the messages is added.
 
-        Raises what the tally raises, and Corrupt or DiskFailed. If the hour was unlinked meanwhile, these show no
-        damage.
+        Raises what the tally raises, and Corrupt or DiskFailed. If the hour was unlinked meanwhile, Corrupt and
+        DiskFailed show no damage.
         """
         try:
             state = self._read_states() if self._state is None else self._state
@@ -155,7 +156,8 @@ class HourCount:
             tally.add(due_ms, units["topic"][rows], standing)
 
     def _tagged(self, at: I64, size: U32, tags: TagTest) -> Mask:
-        """A mask: True for each of these units whose record carries the tags. Reads a few MiB of records at a time."""
+        """Return a boolean array, True for each of these units whose record has the wanted tags. Reads a few MiB of
+        records at a time."""
         wanted: list[bool] = []
         edges = np.cumsum(size, dtype=np.int64)
         start = 0
@@ -209,13 +211,13 @@ def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
 
 
 class Total:
-    """Counts all messages."""
+    """Counts all messages, whatever their topic, due time and state."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally."""
+        """Add some messages, see Tally.add."""
         self.count += len(due_ms)
 
 
@@ -224,8 +226,8 @@ class TooManyBuckets(Exception):
 
 
 class DueTally:
-    """Counts by due time, in buckets of `step_ms`. `buckets` has the count of [origin_ms + n * step_ms, ...) under n.
-    Empty buckets are left out."""
+    """Counts by due time, in buckets of `step_ms`. `buckets[n]` is the number of messages due in the `step_ms` from
+    origin_ms + n * step_ms on. Empty buckets are left out."""
 
     def __init__(self, origin_ms: int, step_ms: int, most: int) -> None:
         self.buckets: Counter[int] = Counter()
@@ -249,7 +251,7 @@ class DueTally:
 
 
 class TopicTally:
-    """Counts by (topic, standing)."""
+    """Counts by topic and standing: `counts` has the number of messages of each pair."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[int, int]] = Counter()
@@ -258,7 +260,7 @@ class TopicTally:
         self._rank[self._standings] = np.arange(len(self._standings))
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally."""
+        """Add some messages, see Tally.add."""
         low = int(topic.min())
         key = (topic.astype(np.int64) - low) * len(self._standings) + self._rank[standing]
         if int(topic.max()) - low < _TOPICS_DENSE:

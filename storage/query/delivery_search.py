@@ -44,7 +44,7 @@ _SIZE: Final = DELIVERY.itemsize
 
 
 class SearchTooLarge(Exception):
-    """The search would read or return more than its limit."""
+    """Raised if the search would read or return more records than its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,10 @@ class FoundDeliveries:
 
     - `rows`: starts and ends, in the order in which they were written.
     - `edges`: the first record, the last start and the last record of each file. Records of terms are among them.
-    - `holes`: [(from_ms, until_ms)], unknown times. `open_holes`: those with no later record of the same term.
-    - `first_ms`: the time of the first record of all, 0 without one. `removed`: older files were removed.
+    - `holes`: [(from_ms, until_ms)], the times in which hand-overs are unknown.
+    - `open_holes`: those of `holes` with no later record of the same term.
+    - `first_ms`: the time of the first record of the whole log, 0 if it has none.
+    - `removed`: True if older files were removed.
     - `looked`, `matched`: how many records were read, and how many of them are in `rows`.
     """
 
@@ -83,7 +85,8 @@ class FoundDeliveries:
 
 
 class _Edge(NamedTuple):
-    """The known facts of a file: its first and last records, and its ends."""
+    """The facts of one file that a search keeps: in `rows` its first record, last start and last record, and its
+    Ends."""
 
     rows: Deliveries
     ends: Ends
@@ -143,7 +146,8 @@ class DeliverySearch:
 def _matching(
     reader: _Reader, search: Search, found: FoundDeliveries, end_ms: int, stopped: Callable[[], bool]
 ) -> Iterator[Deliveries]:
-    """Yield the matching rows of one file. Count in `found` the rows read, and note the holes there."""
+    """Yield the rows of one file that the search wants. Count in `found` the rows read, and add the file's holes to
+    it."""
     before_ms = reader.hour_ms
     begun_ms = -1  # begin of an open hole
     for first, last in reader.parts(search.from_ms, search.until_ms):
@@ -174,7 +178,8 @@ def _matching(
 
 
 def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: int) -> tuple[int, list[tuple[int, int]]]:
-    """Return the begin of the hole that is open behind these rows (-1: none), and the holes that end among them."""
+    """Find the holes among these rows. Return the time at which the hole begins that is still open behind the last row,
+    -1 if there is none. Also return the holes that end among the rows."""
     holes: list[tuple[int, int]] = []
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=np.int8(begun_ms < 0)))
     for edge in edges.tolist():
@@ -188,7 +193,7 @@ def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: in
 
 
 def _among(values: U64, sought: U64) -> npt.NDArray[np.bool_]:
-    """A mask: True for each value that is among the ascending `sought`."""
+    """Return a boolean array, True for each of `values` that is among the ascending `sought`."""
     if not len(sought):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(sought, values), len(sought) - 1)
@@ -197,8 +202,8 @@ def _among(values: U64, sought: U64) -> npt.NDArray[np.bool_]:
 
 
 class _Reader:
-    """Reads one delivery file: `count` records, or those that it had when it was opened. Use it as a context manager,
-    which closes the file."""
+    """Reads one delivery file: its first `count` records, or all that it had when it was opened if `count` is None. Use
+    it as a context manager, which closes the file."""
 
     def __init__(self, path: Path, disk: Disk, count: int | None) -> None:
         self._disk = disk
@@ -228,19 +233,19 @@ class _Reader:
             self._disk.close(self._fd)
 
     def read(self, first: int, last: int) -> Deliveries:
-        """Records first <= r < last, sound or not."""
+        """Records first <= r < last, also those that are damaged or not written."""
         data = self._disk.read(self._fd, (last - first) * _SIZE, HEADER_SIZE + first * _SIZE)
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
     def edge(self, file: DeliveryFile) -> _Edge:
-        """The first and the last record, and the last start, as far as they are as written."""
+        """The first record, the last start and the last record. A record that is not as written is left out."""
         first, last = self.read(0, min(1, self.count)), self.read(max(self.count - 1, 0), self.count)
         rows = join_rows([take_rows(first, np.flatnonzero(sound(first))), *self._last(len(first))], DELIVERY)
         return _Edge(rows, Ends.of(file, first, last, self.count, rows["at_ms"]))
 
     def _last(self, begin: int) -> list[Deliveries]:
-        """The last start among the records from `begin` on, and the last record, [1] each, as far as they are as
-        written.
+        """The last start among the records from `begin` on, and the last record, [1] each. Records that are not as
+        written do not count.
 
         Ends of many hand-overs may stand behind the start.
         """

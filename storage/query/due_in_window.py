@@ -24,7 +24,7 @@ _CHAIN_COST: Final = 4
 
 
 class TooMany(Exception):
-    """More messages fell due in that time than the limit."""
+    """Raised if more messages fell due in that time than the limit."""
 
 
 class Born(NamedTuple):
@@ -35,7 +35,8 @@ class Born(NamedTuple):
 
 
 class MessageWindow:
-    """Finds the messages of an hour that were first due in from_ms <= t < to_ms, of `topic` if it is not None.
+    """Finds the messages of an hour that were first due in from_ms <= t < to_ms. If `topic` is not None, only messages
+    of this topic count.
 
     More than `most` are an error. Make it on the loop's thread, and call `run` once, in any thread.
     """

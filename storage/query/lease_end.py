@@ -12,8 +12,8 @@ from storage.format.array import I64
 
 
 def lease_ends_ms(told_ms: I64, lease_term: npt.NDArray[np.unsignedinteger[Any]], term: int) -> I64:
-    """When leases end, [n], for the leader of `term`. `told_ms` are their ends by the clocks of the leaders that gave
-    them.
+    """The times at which leases end, [n], by the clock of the leader of `term`. `told_ms` are their ends by the clocks
+    of the leaders that gave them.
 
     The clock of a former leader may have been behind by CLOCKS_MS. So its leases end CLOCKS_MS later by this leader's
     clock.

@@ -24,7 +24,8 @@ QUICK_PAGES: Final = 4
 class MessageRecords(NamedTuple):
     """The records found. `units` and `headers` (dtype HEADER), [n], are of the units asked for, in their order.
 
-    `settles` are all their settle records in the order of the file, `ordinals` their places in it.
+    `settles` has all settle records of these units in the order of the file. `ordinals` has the ordinal of each of them
+    in the file.
     """
 
     units: Units
@@ -74,8 +75,8 @@ class MessageRecordsRead:
         return newest
 
     def _follow(self, following: I64) -> tuple[Settles, I64]:
-        """Return these settle records, and all before them of the same units, in file order, and their ordinals.
-        `following` names each by 1 + its ordinal."""
+        """Return these settle records and all earlier ones of the same units, in file order, and their ordinals.
+        `following` names each record by 1 + its ordinal."""
         parts, ordinals = [np.empty(0, SETTLE)], [np.empty(0, np.int64)]
         while len(following):
             rows = self._hour.settle_rows(following - 1)

@@ -43,7 +43,8 @@ def locate(hours: HourSet, homes: U64) -> U64:
 
 
 def homes(hours: HourSet, places: U64) -> U64:
-    """The homes of the messages that stand at these positions. An unknown unit gives its place."""
+    """The homes of the messages that stand at these positions, in order. A unit that does not exist gives its
+    position."""
     if not hours.moved:
         return places
     result = places.copy()
@@ -57,8 +58,8 @@ def homes(hours: HourSet, places: U64) -> U64:
 
 
 def last_places(hours: HourSet, born: U64) -> U64:
-    """The newest places of messages, ended or not. GONE if the place is unlinked. A message that was never moved gives
-    its home."""
+    """The newest places of messages that were born at `born`, in order, ended or not. A message that was never moved
+    gives its home. GONE stands for a place whose hour is unlinked."""
     places = born.copy()
     indexes = indexes_of(born)
     for number, rows in by_hour(hours_of(born)):

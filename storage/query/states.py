@@ -50,6 +50,6 @@ def _tell_unknown(hour: Hour, at: I64, state: U8) -> None:
 
 
 def are_known(hours: HourSet, positions: U64) -> bool:
-    """True if `state_only` of these reads no file, because the states of their whole hours are in memory."""
+    """True if `state_only` reads no file for these positions, because the states of their whole hours are in memory."""
     found = (hours.use(number) for number, _, _ in in_hours(positions))
     return all(hour is None or not hour.states().lacks_states for hour in found)

@@ -107,7 +107,7 @@ def seal_deliveries(rows: Deliveries) -> None:
 
 
 def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
-    """A mask: True for each of these contiguous rows that is as written, not zeros and not damaged."""
+    """Return a boolean array, True for each of these contiguous rows that is as written: not zeros and not damaged."""
     good: npt.NDArray[np.bool_] = _words(rows).any(axis=1) & (
         checksum_rows(_words(rows), _CHECKSUM_FIELD) == rows["checksum"]
     )
@@ -117,15 +117,17 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
 def term_before(
     kind: npt.NDArray[np.uint8], home: npt.NDArray[np.uint64], took_ms: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint64]:
-    """The term before that of each of these records, as its mark names it, [n]. Meaningless for one without a mark."""
+    """For each of these records, [n], the term before its own, as its mark names it. Meaningless for a record without a
+    mark."""
     return np.where(kind == GOES_ON, home, took_ms.astype(np.uint64))
 
 
 def never_written(rows: Deliveries, good: npt.NDArray[np.bool_], first: int) -> npt.NDArray[np.bool_]:
-    """A mask: True for each row that a power cut left unwritten. Whole rows (`good`) are never that.
+    """Return a boolean array, True for each row that a power cut left unwritten. Rows that `good` marks as whole are
+    never unwritten.
 
-    Such a row is zeros, or zeros up to a sector's edge or from there on. `first` is the ordinal of the first row in its
-    file.
+    An unwritten row is zeros as a whole, or only before or only behind a sector's edge. `first` is the ordinal of the
+    first row in its file.
     """
     left = np.logical_not(_words(rows).any(axis=1))
     for row in np.flatnonzero(~good & ~left).tolist():

@@ -127,7 +127,7 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Encoded records: `blob` holds them one after the other. `size` [n] is each one's length, a multiple of 8."""
+    """Encoded records: `blob` holds them one after the other. `size` [n] is the bytes of each one, a multiple of 8."""
 
     blob: bytes
     size: U32

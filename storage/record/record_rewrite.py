@@ -42,8 +42,8 @@ def redraft(
     attempts: U16 | None = None,
     extensions: Sequence[dict[str, Any]] | None = None,
 ) -> RecordColumns:
-    """Encode the records again, to be appended with their homes. A column that is given replaces the records' own, and
-    one that is None leaves them. `extensions` replace the whole map of each record."""
+    """Encode the records again, to be appended with their homes. A column that is given replaces that field of the
+    records. For None the records keep their own. `extensions` replace the whole extension map of each record."""
     drafts = drafts_of(records)
     if asked_due_ms is not None:
         drafts = replace(drafts, asked_due_ms=asked_due_ms)

@@ -69,7 +69,8 @@ class RecordRows:
 
     @classmethod
     def joined(cls, parts: list[tuple[npt.NDArray[np.intp] | slice, RecordRows]], count: int) -> RecordRows:
-        """Join parts into `count` rows. Each part comes with the rows of the whole that it holds."""
+        """Join parts into `count` rows. With each part comes the index array or slice of the result's rows that it
+        fills."""
         if len(parts) == 1 and isinstance(parts[0][0], slice):
             return parts[0][1]
         position, place, random = (np.empty(count, np.uint64) for _ in range(3))

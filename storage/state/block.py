@@ -66,12 +66,13 @@ class Block:
 
     @property
     def is_mapped(self) -> bool:
-        """True if it has room for all its units, so that its parts may be released."""
+        """True if the block is mapped, with room for all units that a block may have. Then its parts may be
+        released."""
         return bool(self._maps)
 
     @property
     def columns(self) -> Columns:
-        """All its columns."""
+        """The five columns of the block: state, attempt, term, when, newest."""
         return self.state, self.attempt, self.term, self.when, self.newest
 
     def _all(self) -> tuple[npt.NDArray[Any], ...]:
@@ -87,8 +88,8 @@ class Block:
             mine[at] = theirs
 
     def reach(self, units: int) -> None:
-        """Make room for `units` units. The block doubles, so that growing stays O(1) a unit. As soon as it needs more
-        than a part it is mapped, with room for all units."""
+        """Make room for `units` units. A block doubles, so that growing stays O(1) a unit. Once it needs more than a
+        part, it is mapped, with room for all units that a block may have."""
         have = len(self.state)
         if units <= have:
             return
@@ -98,7 +99,8 @@ class Block:
         self._set(larger.columns, larger._maps)
 
     def let_go(self, part: int) -> None:
-        """Give back the memory of a part of a mapped block, but for its states. The other columns are zero again."""
+        """Release a part of a mapped block: give back the memory of all its columns but the states. The other columns
+        are zero afterwards."""
         low, high = part * PART_UNITS, (part + 1) * PART_UNITS
         for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
             begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE

@@ -95,7 +95,8 @@ def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
 
 
 def newest_of(parts: Iterable[Rows]) -> Rows:
-    """The last row of each unit, in order. `parts` are rows in order, older parts before newer ones."""
+    """The newest row of each unit, in order of units. Each of `parts` has rows in order of units, and older parts come
+    first."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
         return some[0] if some else np.empty(0, ROW)
@@ -166,7 +167,8 @@ class StateFile:
         return np.frombuffer(data, ROW)
 
     def check_pages(self, rows: Rows) -> None:
-        """Raise Corrupt unless the pages are those that `rows`, all of the file, make."""
+        """Raise Corrupt unless the page rows in the file are those that `rows` make. `rows` are all rows of the
+        file."""
         pages = pages_of(0, len(self.pages), rows)
         for name in ("start", "count", "states"):
             wrong = np.flatnonzero(pages[name] != self.pages[name])
@@ -241,9 +243,9 @@ class StateWriter:
 
 
 def pages_of(low: int, high: int, rows: Rows) -> Rows:
-    """The page rows of the pages low <= number < high, from the rows in them, without checksums.
+    """The page rows of the pages low <= number < high, made from the rows of their units, still without checksums.
 
-    `start` counts from the first of these rows.
+    `start` counts from the first of `rows`.
     """
     edges = rows["unit"].searchsorted(np.arange(low, high + 1) * PAGE_UNITS)
     pages = np.zeros(high - low, PAGE)
@@ -253,7 +255,8 @@ def pages_of(low: int, high: int, rows: Rows) -> Rows:
 
 
 def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
-    """For each page, of rows [edges[p], edges[p + 1]): one bit for each state that a row of it has."""
+    """For each page p, with the rows edges[p] <= r < edges[p + 1]: a number with one bit for each state that a row of
+    it has."""
     bits = np.append(page_bit(rows["state"]), np.uint16(0))
     masks: npt.NDArray[np.uint16] = np.bitwise_or.reduceat(bits, edges[:-1])
     masks[edges[:-1] == edges[1:]] = 0

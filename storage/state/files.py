@@ -65,7 +65,7 @@ def spans_in(names: Iterable[str], settles: int) -> list[Span]:
 
 
 class StateFiles:
-    """The files that count, open to read. They cover the first `end` settle records."""
+    """The states files of an hour that count, open for reading. They cover the first `end` settle records."""
 
     def __init__(self, files: Sequence[StateFile]) -> None:
         self.files = list(files)
@@ -83,7 +83,7 @@ class StateFiles:
         return cls([])
 
     def again(self) -> "StateFiles":
-        """The same files with descriptors of their own."""
+        """The same states files with descriptors of their own, for another thread."""
         return StateFiles([file.again() for file in self.files])
 
     def read(self, low: int, high: int) -> list[Rows]:
@@ -103,7 +103,8 @@ class StateFiles:
         return newest_of(parts) if len(parts) > 1 else parts[0]
 
     def find(self, units: I64, tail: Rows | None) -> Rows:
-        """The newest row of each of these units, in their order; zeros if there is none. `tail` is as for `told`."""
+        """The newest row of each of these units, in their order. It is zeros for a unit without one. `tail` is as for
+        `told`."""
         found = np.zeros(len(units), ROW)
         page = units // PAGE_UNITS
         pages = np.unique(page)
@@ -126,8 +127,8 @@ def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Pat
     """Make the files of an hour cover its `settles` settle records on disk, unless fewer than TAIL_MIN are not covered.
 
     It may run in any thread, and blocks it. Return the number of records covered, or None if the same files count as
-    before. Superfluous files are added to `superfluous`, files that count to `used`. A file left by a checkpoint that
-    was never durable may count now. Raises Corrupt, FormatRefused or DiskFailed.
+    before. Superfluous files are added to `superfluous`, files that count to `used`. A file that was left by a
+    checkpoint which never became durable may count now. Raises Corrupt, FormatRefused or DiskFailed.
     """
     disk, extended = hour.disk, False
     while True:
@@ -145,7 +146,7 @@ def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Pat
 
 
 def _superfluous(name: str, spans: list[Span]) -> bool:
-    """True for the name of a states file whose span is none of these, or which was not finished."""
+    """True if this is the name of a states file that was not finished, or whose span is none of `spans`."""
     return name.startswith("states.") and span_of(name) not in spans
 
 
@@ -179,7 +180,7 @@ def read_settles(hour: HourFiles, begin: int, end: int) -> Rows:
 
 
 def between(rows: Rows, low: int, high: int) -> Rows:
-    """The rows in the pages low <= number < high, of rows in order."""
+    """Those of `rows`, which are in order of units, that lie in the pages low <= number < high."""
     edges = rows["unit"].searchsorted(np.array([low * PAGE_UNITS, high * PAGE_UNITS]))
     return rows[edges[0] : edges[1]]
 
@@ -196,7 +197,7 @@ def _header(hour: HourFiles) -> FileHeader:
 
 
 def open_span(hour: HourFiles, span: Span) -> StateFile:
-    """Open the file of these records. Raises Corrupt or FormatRefused."""
+    """Open the states file that covers these settle records. Raises Corrupt or FormatRefused."""
     return StateFile(hour.disk, hour.directory / file_name(*span), _header(hour), hour.index.first)
 
 

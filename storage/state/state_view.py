@@ -11,8 +11,8 @@ from storage.state.files import StateFiles
 
 
 def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The rows of `at`, numbers of units, whose page is marked False in `have`. Pages behind the end of `have` are in
-    memory."""
+    """The indexes in `at`, an array of numbers of units, of those whose page is not in memory. `have` is True for each
+    page in memory. Pages behind the end of `have` are in memory too."""
     page = at // PAGE_UNITS
     rows = np.flatnonzero(page < len(have))
     return rows[~have[page[rows]]]
@@ -21,7 +21,7 @@ def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
 class StateView:
     """Tells another thread which units of an hour are pending. Made by States.seen, on the loop's thread.
 
-    It may show changes made after that moment or not. Close it after use.
+    It may or may not show changes made after States.seen. Close it after use.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class StateView:
         self._tail = tail
 
     def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
-        """A mask: True for each unit with these global indexes that is pending."""
+        """Return a boolean array, True for each unit with these global indexes that is pending."""
         at = indexes - self._first
         state = np.zeros(len(at), np.uint8)
         block = at // BLOCK_UNITS
@@ -52,7 +52,7 @@ class StateView:
         state[rows] = self._files.find(at[rows], self._tail)["state"]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the states files."""
         self._files.close()
 
 
@@ -73,7 +73,7 @@ class Newest:
 
     @property
     def pages(self) -> int:
-        """The number of pages that `run` has to read."""
+        """The number of pages that `run` has to read from files."""
         return len(np.unique(self._lacking // PAGE_UNITS))
 
     def run(self) -> I64:

@@ -7,8 +7,8 @@ nothing.
 ```
 unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
        | block        | block                | block            columns of a million units: growing copies little
-       | part | part | ...                                      131,072 units: what is let go together
-       | page | page | page | ...                               512 units: what is read where states files stand
+       | part | part | ...                                      131,072 units: released together
+       | page | page | page | ...                               512 units: read together from states files
 ```
 A checkpoint keeps states files of a large hour (files.py). Then a page is read when a unit of it is first asked for,
 from those files and from the tail, the records behind them. Other pages cost nothing. A page in memory follows all
@@ -44,7 +44,7 @@ _NO_FILES: Final = StateFiles([])
 
 
 class States:
-    """The states of an hour's units by global_index, of which `first` is the least. Without settle records: pending."""
+    """The states of an hour's units by global_index, of which `first` is the least. No settle record: pending."""
 
     def __init__(self, first: int = 0, files: StateFiles = _NO_FILES) -> None:
         self.first = first
@@ -81,7 +81,7 @@ class States:
         self._put(at, (state, rows["attempt"], rows["term"], rows["when"] * told, newest))
 
     def absorb_tail(self, rows: Rows, end: int, *, forwards: bool) -> None:
-        """Before any look-up: add the newest row of each unit in the records behind the files, up to ordinal `end`."""
+        """Add the newest row of each unit in the records behind the files, up to ordinal `end`, before any look-up."""
         assert not self._read_count, "a tail behind what was asked for"
         self._tail, self._tail_end = rows, end
         self.forwards |= forwards
@@ -121,12 +121,12 @@ class States:
 
     @property
     def reads_files(self) -> bool:
-        """True if a page is in files and not in memory, or may be released so that it is."""
+        """True if a page is in files and not in memory, or may be released and is then only in files."""
         return self.lazy or any(block.is_mapped for block in self._blocks)
 
     @property
     def ended(self) -> int:
-        """The global index before which all units have ended or were not asked for: at most states are in memory."""
+        """The global index before which all units have ended or no look-up named them. Only states may be in memory."""
         pages = int(self._read.argmax()) if self._read_count else len(self._read)
         return self.first + pages * PAGE_UNITS
 
@@ -165,7 +165,7 @@ class States:
         return self._read_count * PAGE_UNITS if self.lazy else most
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the states files."""
         self._files.close()
 
     # new records
@@ -300,7 +300,7 @@ class States:
         return np.flatnonzero(wanted[first:last]) + first
 
     def _count(self, indexes: I64) -> tuple[int, int]:
-        """Count the units that keep the hour, and those of them that are open."""
+        """Return how many of these units keep the hour, and how many are open."""
         at = self._relative(indexes)
         only = self._only(at)
         state = self._get(at)[0] if only is None else only[0].state[only[1]]
@@ -373,7 +373,7 @@ class States:
             yield each, np.flatnonzero(number == each)
 
     def _need(self, pages: I64) -> None:
-        """Bring these pages to memory."""
+        """Read those of these pages that are not in memory."""
         pages = pages[pages < len(self._read)]
         missing = np.unique(pages[~self._read[pages]])
         if not len(missing):
@@ -386,7 +386,7 @@ class States:
         self._read_count += len(missing)
 
     def _in_memory(self, at: I64, name: str) -> I64:
-        """A column of these units as far as it is in memory, else 0."""
+        """The column `name` of these units where it is in memory, 0 elsewhere."""
         result = np.zeros(len(at), np.int64)
         for number, rows in self._by_block(at):
             if number < len(self._blocks):

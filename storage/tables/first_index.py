@@ -14,7 +14,8 @@ _HOUR: Final = struct.Struct("<I")
 
 
 class FirstIndexes:
-    """For each hour number that was ever unlinked, where its units ended. All stand in memory and as rows of `meta`."""
+    """For each number of an hour that was ever unlinked, the global_index behind its last unit. All are in memory and
+    in rows of `meta`."""
 
     def __init__(self, meta: Table) -> None:
         self._meta = meta

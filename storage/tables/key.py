@@ -13,8 +13,9 @@ Row of the second table: empty; its key is the hour (4 bytes, big endian) and th
 
 The keys of an unlinked hour protect nothing any more, so they need not go in the same step. From level 2 on
 `forget_hour` only notes the hour in a row of `meta`. The row's key is `dead keys ` and the hour (4 bytes, big endian).
-The row holds 8 bytes, where the hour's units end, and a row of the second table, behind which to go on. `drop_dead`
-then drops a few keys at a time. They are the same on every node, whatever a node has in LMDB or in memory.
+The row holds the global_index behind the hour's units, 8 bytes. Then comes the key of the second table's row that was
+dropped last, at first the hour alone. `drop_dead` then drops a few keys at a time, from behind that row on. They are
+the same on every node, whatever a node has in LMDB or in memory.
 """
 
 import heapq
@@ -97,7 +98,8 @@ class Keys:
         self._dead = sorted({*self._dead, hour})
 
     def drop_dead(self) -> int:
-        """Drop a few keys of unlinked hours, oldest hour first. Return their number. Costs nothing if none are left."""
+        """Drop a few keys of unlinked hours, those of the oldest hour first. Return their number. Costs nothing if no
+        such key is left."""
         dropped, left = 0, DROPPED_MAX
         while self._dead and left > 0:
             taken = self._drop_some(self._dead[0], left)
@@ -105,7 +107,8 @@ class Keys:
         return dropped
 
     def _drop_some(self, hour: int, most: int) -> int:
-        """Drop up to `most` keys of one hour. If it has fewer, none is left, and the note about the hour goes too."""
+        """Drop up to `most` keys of one hour. If the hour has fewer than `most`, all its keys are dropped, and the note
+        about it too."""
         note = _DEAD + _U32.pack(hour)
         state = self._meta.get(note)
         assert state is not None, f"no keys of hour {hour} are dead"
@@ -122,7 +125,8 @@ class Keys:
         return len(taken)
 
     def _dead_rows(self, hour: int, end: int, after: bytes) -> Iterator[bytes]:
-        """Yield the rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending.
+        """Yield rows of the second table, ascending, from behind `after`. They are those of the hour whose keys are of
+        units with global indexes below `end`.
 
         A key that was taken again meanwhile, even by a unit of the hour begun again, is left out.
         """

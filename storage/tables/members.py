@@ -61,7 +61,7 @@ class Members:
         return sorted(self._by_id.values(), key=lambda member: member.number)
 
     def current(self) -> list[Member]:
-        """Voters and learners, in the order of their numbers."""
+        """All voters and learners, in the order of their numbers."""
         return [member for member in self.all() if member.role != REMOVED]
 
     def find(self, node_id: str) -> Member | None:

@@ -15,10 +15,11 @@ _KEY: Final = b"catch_up"
 
 
 class OverdueRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages that were due more than `last_ms` before the first leader began, by its clock, are not wanted.
+    """Says which overdue messages a restored cluster gives up: those due more than `last_ms` before its first leader
+    began, by that leader's clock.
 
-    With `last_ms` 0 no overdue message is wanted. `cutoff_ms` is the moment that follows, None until the first leader
-    has set it.
+    With `last_ms` 0 these are all overdue messages. `cutoff_ms` is the time before which a message must be due for
+    that. It is None until the first leader has set it.
     """
 
     last_ms: int
@@ -30,13 +31,13 @@ _DECODER: Final = msgspec.msgpack.Decoder(OverdueRule)
 
 
 def read_overdue_rule(meta: Table) -> OverdueRule | None:
-    """The rule that is still to be done, or None."""
+    """The rule that still has to be applied. None if there is none, or if it was applied."""
     row = meta.get(_KEY)
     return None if row is None else _DECODER.decode(row)
 
 
 def write_overdue_rule(meta: Table, rule: OverdueRule | None) -> None:
-    """Set the rule. None says that it is done."""
+    """Set the rule. None removes it, because it was applied."""
     if rule is None:
         meta.drop(_KEY)
     else:

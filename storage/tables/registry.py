@@ -1,7 +1,7 @@
 """The tables of the catalog, one row each: its bound, the size of its rows, the command that drops them, and its cache.
 
 All replicated data beside the hours stands in one of them. Only the doubt about former leaders is a part of the
-checkpoint record (storage/catalog/doubt.py). The overdue messages that a restored cluster wants (overdue.py) are a row
+checkpoint record (storage/catalog/doubt.py). The rule of a restored cluster for overdue messages (overdue.py) is a row
 of `meta`.
 
 A cache in memory is made from a table's rows alone: at the start, and when a snapshot was installed. It may write to

@@ -36,7 +36,7 @@ _TOPIC_BITS: Final = 32
 
 
 def subscription_of(topic: int, number: int = 0) -> Subscription:
-    """The subscription with this number of a topic."""
+    """The number that names subscription `number` of a topic."""
     return Subscription(number << _TOPIC_BITS | topic)
 
 
@@ -46,12 +46,12 @@ def subscriptions_of(topics: U32) -> U32:
 
 
 def topic_of(subscription: Subscription) -> int:
-    """The number of the subscription's topic."""
+    """The number of the topic that this subscription reads."""
     return subscription & (1 << _TOPIC_BITS) - 1
 
 
 def number_of(subscription: Subscription) -> int:
-    """The number of the subscription among those of its topic."""
+    """The number of the subscription among those of its topic: 0, as long as only number 0 exists."""
     return subscription >> _TOPIC_BITS
 
 
@@ -125,7 +125,7 @@ class Topics:
         return [within.by_name[name] for name in within.names[start : start + most]]
 
     def with_settings(self) -> list[Topic]:
-        """The topics with a setting of their own."""
+        """The topics that have a setting of their own, in no order."""
         return list(self._set.values())
 
     def put(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str) -> Topic:
@@ -170,7 +170,8 @@ class Topics:
         return self._namespaces.get(namespace, _EMPTY)
 
     def _remember(self, row: bytes) -> Topic:
-        """Add the topic of a row. The caller updates the list of names."""
+        """Decode a row and add its topic to the look-ups by name and by number. The caller updates the list of
+        names."""
         topic = _DECODER.decode(row)
         if topic.created_ms != self._created_ms:  # one entry may make many, which share its time
             self._created_ms = topic.created_ms

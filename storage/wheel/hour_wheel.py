@@ -7,7 +7,7 @@ An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
 
     10:59:58  turn   hour 10: maps 10, 11, 12; the second wheel learns of 12:30:00; wake_ms = 11:00:00
     11:00:00  turn   hour 11: maps 13 as well; the second wheel learns of 13:10:00
-    13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
+    13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and is released
 
 An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
 leaps, the hours leaped over are mapped too, because their units are due. There may be thousands of them. So the
@@ -30,7 +30,7 @@ class Hours(Protocol):
     """The part of the store that the hour wheel uses."""
 
     def turn(self, now_hour: int) -> None:
-        """Map the hours from two before to two after this one, release the others."""
+        """Map the hours from two before to two after this one, and release all others."""
 
     def hours(self, first: int, end: int) -> list[int]:
         """The hours first <= hour < end that hold units, rising."""
@@ -50,8 +50,8 @@ class HourWheel:
         self._mapped = start_ms // HOUR_MS  # the second wheel has the hours from the start up to this one (exclusive)
 
     def turn(self, now_ms: int) -> bool:
-        """Map the hours that became near since the last turn. Return True if the present hour is a new one. While it is
-        the same, a call costs nearly nothing."""
+        """Map the hours that became near since the last turn. Return True if the hour of `now_ms` is later than at the
+        last turn. Otherwise a call does nothing and costs nearly nothing."""
         now_hour = now_ms // HOUR_MS
         if now_hour <= self._now_hour:
             return False
@@ -64,5 +64,5 @@ class HourWheel:
         return True
 
     def wake_ms(self, now_ms: int) -> int:
-        """When the next hour begins, at the earliest now."""
+        """The time at which the next hour begins, but not before `now_ms`."""
         return max(now_ms, (self._now_hour + 1) * HOUR_MS)

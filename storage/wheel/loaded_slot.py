@@ -12,8 +12,8 @@ from storage.wheel.sorted_run import Run
 
 
 class LoadedSlot:
-    """The units of one absolute second that wait in memory. While `loading` is true, a thread reads the units that the
-    store has, and none may be taken."""
+    """The units of one absolute second that wait in memory. While `loading` is True, a thread reads the units that the
+    store has. Then `take` must not be called."""
 
     def __init__(self, tick: int) -> None:
         self.tick = tick
@@ -28,17 +28,18 @@ class LoadedSlot:
 
     @property
     def first_ms(self) -> int | None:
-        """Due time of the first unit left, None if there is none."""
+        """Due time of the first waiting unit. None if no unit waits."""
         return min((run.first_ms for run in self._runs if len(run)), default=None)
 
     @property
     def dispatched(self) -> int:
-        """The number of different units that were surely taken. A unit that came back after it was taken counts
-        once."""
+        """How many different units were taken, as far as that is certain. A unit that came back after it was taken
+        counts once."""
         return max(0, self._taken - self._again)
 
     def arrive(self, units: DueUnits) -> None:
-        """Merge units that apply just stored, in dispatch order. One that waits here already stays only once."""
+        """Merge units that apply has just stored, given in dispatch order. A unit that waits here already is kept only
+        once."""
         run = Run.of(self.tick, units)
         index = units.position & INDEX_MAX
         if int(index.min()) <= self._newest:
@@ -50,8 +51,8 @@ class LoadedSlot:
         self._push(run)
 
     def load(self, units: DueUnits) -> None:
-        """Merge the units that were read from the store, in dispatch order. One that arrived meanwhile stays only
-        once."""
+        """Merge the units that were read from the store, given in dispatch order. A unit that arrived during the read
+        is kept only once."""
         assert self.loading, f"second {self.tick} loaded without being asked for"
         self.loading = False
         if not len(units):
@@ -64,7 +65,8 @@ class LoadedSlot:
             self._push(part)
 
     def take(self, now_ms: int) -> DueUnits | None:
-        """Remove the units due at or before now_ms and return them in dispatch order. None if there are none."""
+        """Remove the units due at or before `now_ms` and return them in dispatch order. Return None if no unit is
+        due."""
         due = [head for run in self._runs if len(head := run.take(now_ms))]
         if not due:
             return None
@@ -74,7 +76,8 @@ class LoadedSlot:
         return units
 
     def ahead(self, until_ms: int) -> DueUnits | None:
-        """The waiting units due at or before `until_ms`, in dispatch order, left in place. None if there are none."""
+        """The waiting units due at or before `until_ms`, in dispatch order. They stay here. None if there is no such
+        unit."""
         heads = [head for run in self._runs if len(head := run.head(until_ms))]
         return Run.merge(heads).units() if heads else None
 

@@ -61,7 +61,8 @@ class SecondWheel:
 
     @property
     def state(self) -> tuple[int, int]:
-        """(tick, local_index) as of the last take, of all units that had arrived by then. Never goes back.
+        """The dispatch state (tick, local_index) after the last take, counting all units that had arrived by then. It
+        never goes back.
 
         All units in seconds before `tick` are dispatched, and of second `tick` the first `local_index` in order.
         """
@@ -75,12 +76,12 @@ class SecondWheel:
 
     @property
     def waiting(self) -> int:
-        """Units in memory that are not due yet."""
+        """The number of units in memory that are not due yet."""
         return sum(map(len, self._slots.values()))
 
     def use(self, seconds: I64, until_tick: int) -> None:
-        """Note that hours are mapped up to `until_tick` (exclusive), and that `seconds` (absolute) of the new ones are
-        used."""
+        """Note that all hours up to second `until_tick` (exclusive) are mapped. `seconds` (absolute) are the used
+        seconds of those that were mapped last."""
         first = self._start_ms // _MS
         seconds = seconds[seconds >= first]
         assert not len(seconds) or int(seconds.min()) >= self._horizon, "an hour was mapped after the wheel passed it"
@@ -106,10 +107,11 @@ class SecondWheel:
             self._slot(int(ticks[start])).arrive(units)
 
     def leaps(self, now_ms: int) -> bool:
-        """True if the clock has passed more since the last `loads` than one step may read. Then a new wheel replaces
-        this one.
+        """True if since the last `loads` the clock has gone over more than one step may read. Then the caller makes a
+        new wheel in place of this one.
 
-        More than one step is an hour that is not mapped, or more than LEAP_SECONDS used seconds.
+        That is the case if the clock is in an hour that is not mapped, or has passed more than LEAP_SECONDS used
+        seconds.
         """
         now_tick = now_ms // _MS
         if now_tick < self._until and not (self._queue and self._queue[0] < now_tick):
@@ -132,10 +134,10 @@ class SecondWheel:
         return ticks
 
     def load(self, tick: int, slot: DueUnits) -> None:
-        """Add the units read of a second that loads() asked for, sorted by (due_ms, local_index).
+        """Add the units of a second that `loads` asked for, as read from the store, sorted by (due_ms, local_index).
 
-        Units that arrived since may be among them and are not given twice. Seconds that another wheel asked for, before
-        this one started, are left out.
+        Units that arrived during the read may be among them and are not given twice. A second that this wheel did not
+        ask for is ignored: another wheel, which this one replaced, had asked for it.
         """
         if tick not in self._slots or not self._slots[tick].loading:
             return
@@ -160,7 +162,8 @@ class SecondWheel:
     def ahead(self, until_ms: int) -> DueUnits:
         """The units in memory due at or before `until_ms`, in dispatch order. All of them stay.
 
-        A caller that prepares units before they are due asks again and again, and sees those that arrived meanwhile.
+        A caller that prepares units before they are due may ask often. Each time it also gets the units that arrived
+        since it asked last.
         """
         slots = [slot for tick, slot in sorted(self._slots.items()) if tick * _MS <= until_ms and not slot.loading]
         return DueUnits.joined([due for slot in slots if (due := slot.ahead(until_ms)) is not None])
@@ -173,9 +176,10 @@ class SecondWheel:
         return None
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """When next to act, at the earliest now: the first due time in memory, or the next second to load.
+        """When the caller must act next: at the first due time in memory, or at the time to load the next second. It is
+        never before `now_ms`.
 
-        None: not before a unit arrives, a second is loaded, or an hour is mapped.
+        None: there is nothing to do until a unit arrives, a second is loaded, or an hour is mapped.
         """
         times = [slot.first_ms for slot in self._slots.values() if not slot.loading]
         if self._queue:
@@ -190,7 +194,8 @@ class SecondWheel:
         return slot
 
     def _mark(self, ticks: I64) -> None:
-        """Put seconds into the queue that are not in it. At most 3600 pushes an hour, however many units arrive."""
+        """Put those of the seconds into the queue that are not in it. At most 3600 pushes an hour, however many units
+        arrive."""
         for hour, rows in by_hour(ticks // SECONDS):
             used = self._used.get(hour)
             if used is None:
@@ -202,7 +207,8 @@ class SecondWheel:
                 heapq.heappush(self._queue, hour * SECONDS + second)
 
     def _advance(self, now_ms: int) -> None:
-        """Move the state to the first second that is not done. All units due by now_ms were taken before."""
+        """Move the state to the first second whose units are not all dispatched. All units due by `now_ms` were taken
+        before."""
         self._exact = now_ms >= self._latest_ms
         if not self._exact:
             # Units may wait that are due before units already given. The state would cover those too.

@@ -32,7 +32,7 @@ class DueUnits:
 
     @classmethod
     def empty(cls) -> DueUnits:
-        """No units."""
+        """Columns without units."""
         return cls(
             np.empty(0, np.int64),
             np.empty(0, np.uint64),
@@ -43,7 +43,7 @@ class DueUnits:
 
     @classmethod
     def joined(cls, parts: list[DueUnits]) -> DueUnits:
-        """Join parts, one behind the other."""
+        """Join several DueUnits into one, one behind the other."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -57,5 +57,5 @@ class DueUnits:
         )
 
     def select(self, rows: npt.NDArray[Any] | slice) -> DueUnits:
-        """The rows given by an index array, a mask or a slice, in that order. A slice gives a view."""
+        """The rows given by an index array, a boolean array or a slice, in that order. A slice gives a view."""
         return DueUnits(self.due_ms[rows], self.position[rows], self.topic[rows], self.tags[rows], self.priority[rows])

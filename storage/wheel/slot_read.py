@@ -20,8 +20,8 @@ from storage.wheel.slot import DueUnits
 class SlotRead:
     """Reads the pending units of one second. Make it on the loop's thread, and call `run` once, in any thread.
 
-    It reads rows that were in the index or staged when it was made, over descriptors of its own. It may show later
-    changes of their states or not. So the caller looks at the records again before a hand-over.
+    It reads rows that were in the index or staged when it was made, over descriptors of its own. It may or may not show
+    state changes made after that moment. So the caller looks at the states of the units again before a hand-over.
     """
 
     def __init__(self, hour: Hour, second: int) -> None:
@@ -37,11 +37,12 @@ class SlotRead:
             self._saved_units, self._staged = hour.saved_units, hour.staged
 
     def quick(self, rows: int) -> bool:
-        """True if `run` reads no more than `rows` rows of the index."""
+        """True if `run` reads at most `rows` rows of the index."""
         return self._near and self._count <= rows
 
     def run(self) -> DueUnits:
-        """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed; another try does not help."""
+        """Return the units in order of (due_ms, local_index). Raises Corrupt or DiskFailed; another try does not
+        help."""
         try:
             units = self._walk() if self._near else self._scan()
             keep = self._states.pending(units["global_index"].astype(np.int64))
@@ -88,7 +89,8 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
 
 
 def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> DueUnits:
-    """Columns of the units to keep, copied so that the block that they were read in can go."""
+    """The columns of the units where `keep` is True. They are copies, so that the memory of the block that was read can
+    be freed."""
     rows = slice(None) if bool(keep.all()) else np.flatnonzero(keep)
     return DueUnits(
         units["due_ms"][rows].copy(),
@@ -100,8 +102,8 @@ def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> DueUnits
 
 
 def _ordered(rows: DueUnits) -> DueUnits:
-    """Sort by due_ms. Equal ones are in order of arrival already, which is the order of local_index within their
-    second."""
+    """Sort units by due_ms. Units with equal due_ms are in order of arrival already, which is the order of local_index
+    within their second."""
     if len(rows) < 2 or bool((rows.due_ms[1:] >= rows.due_ms[:-1]).all()):
         return rows
     return rows.select(np.argsort(rows.due_ms, kind="stable"))

@@ -72,7 +72,7 @@ class Run:
         return head
 
     def head(self, until_ms: int) -> "Run":
-        """The units due at or before `until_ms`, left in place. May be empty."""
+        """The units due at or before `until_ms`. They stay in the run. The result may be empty."""
         rows = slice(self.start, self._end(until_ms))
         return Run(self.tick, self.rank[rows], self.topic[rows], self.tags[rows], self.priority[rows])
 
@@ -82,14 +82,14 @@ class Run:
         return self.tick * 1000 + (int(self.rank[end]) >> INDEX_BITS) if end < len(self.rank) else None
 
     def _end(self, until_ms: int) -> int:
-        """The row behind the units due at or before `until_ms`."""
+        """The index of the row behind the units due at or before `until_ms`."""
         offset = min(until_ms - self.tick * 1000, 999)
         # rank < (offset + 1) << 40 means due_ms <= until_ms for every global_index.
         limit = np.uint64((offset + 1) << INDEX_BITS) if offset >= 0 else np.uint64(0)
         return max(self.start, int(np.searchsorted(self.rank, limit)))
 
     def without(self, other: "Run") -> "Run":
-        """A run of this one's remaining units, without those that also remain in the other run."""
+        """A run of this one's remaining units, without the units that also remain in `other`."""
         mine, theirs = self.rank[self.start :], other.rank[other.start :]
         if not len(mine) or not len(theirs) or mine[-1] < theirs[0] or mine[0] > theirs[-1]:
             return self
