@@ -75,8 +75,8 @@ def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> i
     the end of the last hour that has some. `some_right_ms` says how far ahead of this node's clock a right clock may
     be.
 
-    If one of two clocks is hours ahead, no node can say which is right. The time is kept as early as possible, because
-    in all hours before its last two a doubt also covers messages that came after the change of leader.
+    If one of two clocks is hours ahead, no node can say which is right. The time is kept as early as possible. In all
+    hours before its last two, a doubt also covers messages that came after the change of leader.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     latest_ms = max(by_clocks_ms, machine.dispatched.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
