@@ -50,7 +50,7 @@ TOPICS_FRESH_TIMES: Final = 10
 
 class Counting:
     """Counts messages on one node. The caller has checked that the node leads. `leads` returns the term, and raises a
-    Problem if the node leads no more or in another term."""
+    Problem unless the node may answer as leader at this moment."""
 
     def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
         """`term` returns the newest term that this node knows of."""

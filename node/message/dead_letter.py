@@ -59,7 +59,7 @@ class _Done:
 
 class DeadLetters:
     """Lists and redrives dead messages on one node. The caller has checked that the node leads. `leads` returns the
-    term, and raises a Problem if the node leads no more or in another term."""
+    term, and raises a Problem unless the node may answer as leader at this moment."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
         self._store, self._proposer, self._clock = store, proposer, clock

@@ -41,7 +41,7 @@ FRESH_HOURS_MAX: Final = 100
 
 class TopicDrop:
     """Deletes topics all of whose messages have ended. The caller has checked that this node leads. `leads` returns the
-    term, and raises a Problem if the node leads no more or in another term."""
+    term, and raises a Problem unless the node may answer as leader at this moment."""
 
     def __init__(
         self,
