@@ -192,8 +192,8 @@ class LeaseAhead:
         self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None
     ) -> None:
         """Put into the hand-over those of `units`, none of which is due yet, that may be handed over. The claims of the
-        others are freed, and the wheel gives them out when they are due. Only then is it seen to that a unit is held,
-        has ended, or is over its limit of attempts."""
+        others are freed, and the wheel gives them out when they are due. Units that are held, have ended, or are over
+        their limit of attempts are dealt with then."""
         seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
         rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])

@@ -167,7 +167,7 @@ class Dispatcher:
         return wheel
 
     def want_from(self, due_ms: int) -> None:
-        """Bring no unit into a window that was due before `due_ms` (not after the promotion). 0 ends that."""
+        """Keep units due before `due_ms` (at most the promotion's time) out of the windows. 0: read them after all."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
             self._backlog.wanted_from_ms = due_ms
