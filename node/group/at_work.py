@@ -1,4 +1,5 @@
-"""Calls that read a group's files. When the group closes, calls under way get CLOSE_S to end and no new one begins."""
+"""Keeps account of the calls that read a group's files. When the group closes, no new call begins, and calls under way
+get CLOSE_S to end."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ class AtWork:
         self._none = asyncio.Event()
 
     def begin(self) -> asyncio.Task[Any]:
-        """Note that the running task is in a call until `end`. Return the task. Raises `no-leader` once the group
-        closes."""
+        """Note that the running task is in a call until `end` is called. Return the task. Raises `no-leader` once the
+        group closes."""
         if self._closed:
             raise closed()
         task = asyncio.current_task()

@@ -30,7 +30,8 @@ class GroupEnvironment(Protocol):
         """The number of this boot of the computer (node/runtime/boot.py)."""
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
-        """The connections to the Raft peers."""
+        """The connections to the Raft peers: `peers` are their addresses by name. This node, which is `identity`,
+        listens at `listen`."""
 
     def writer(self) -> Writer:
         """The writer of the journal."""

@@ -253,7 +253,7 @@ class Group:
     # -- life
 
     async def start(self) -> None:
-        """Take part in the cluster. From now on a failure may end the group."""
+        """Take part in the cluster. From now on a failure ends the group (see `life`)."""
         self.life.begin()
         self.push_feed.start()
         await self.driver.start()
@@ -271,7 +271,7 @@ class Group:
 
     @property
     def takes_over(self) -> bool:
-        """True if the group must end only so that a fetched snapshot is put in its place."""
+        """True if the group must end for one reason only: a fetched snapshot is to take the place of its files."""
         return self.snapshots.whole is not None and not self.life.failed
 
     async def leave(self, *, in_order: bool) -> None:
@@ -284,14 +284,14 @@ class Group:
         await self.driver.close()
 
     async def close(self) -> None:
-        """End after `leave`, when no more calls come. `_close` says what is done. Raises DiskFailed."""
+        """End the group after `leave`, when no more calls come. `_close` sees to the files. Raises DiskFailed."""
         await self.port.close()
         await self.push_feed.close()
         await self.life.end_tasks()
         self._close()
 
     def let_go(self) -> None:
-        """Close the files as they are, of a group that never took part, or died."""
+        """Close the files as they are. Used alone for a group that never took part in the cluster, or that failed."""
         self.closed = True
         self._closing.close()
 

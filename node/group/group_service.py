@@ -82,8 +82,8 @@ T = TypeVar("T")
 def _reads_files(
     method: Callable[Concatenate[GroupService, P], Awaitable[T]],
 ) -> Callable[Concatenate[GroupService, P], Coroutine[Any, Any, T]]:
-    """Guard a method that reads files: if a checksum does not match or a disk fails, end the group. Otherwise its front
-    would answer 500 and go on serving data that may be damaged."""
+    """Wrap a method that reads files: if a checksum does not match or a disk fails, the wrapped method ends the group.
+    Otherwise its front would answer 500 and go on serving data that may be damaged."""
 
     @wraps(method)
     async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -189,13 +189,14 @@ class GroupService:
 
     @_reads_files
     async def cancel(self, asked: CancelAsked) -> CancelResult:
-        """See MessagePort. The message is not handed over until the result. The Lease of a hand-over made before is
-        applied first."""
+        """See MessagePort. From the proposal to the result the message is not handed over. If a hand-over was made
+        before, its Lease is applied before the cancel."""
         return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
 
     @_reads_files
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
-        """See MessagePort. The message is not handed over until the result, and then not before its new due time."""
+        """See MessagePort. From the proposal to the result the message is not handed over, and after that not before
+        its new due time."""
         term = await self._leadership.sure()
         self._parts.reserve.check()
         return await self._changes.reschedule(
@@ -351,7 +352,8 @@ class GroupService:
 
     @_reads_files
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """See ClusterPort. A leader takes outcomes even while it hands nothing over."""
+        """See ClusterPort. A leader takes outcomes even while it lacks trust or is about to give leadership away, so
+        that it hands nothing over."""
         return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:

@@ -36,7 +36,8 @@ SERVICES: Final[list[ServiceFactory]] = [restored_overdue]
 
 
 class Leading:
-    """Makes a LeaderTerm of each term that this node leads. The Raft group calls it when leadership comes and goes."""
+    """Makes a LeaderTerm for each term that this node leads. The Raft group calls it when this node becomes leader, or
+    leads no more."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class Leading:
         self._told = 0  # the newest term that this node led, or won and lost before it could lead
 
     def established(self) -> None:
-        """Found the cluster if no node did, then begin a term. The no-op of this node's own term is applied."""
+        """Found the cluster if no node did, then begin a term. Called when the no-op of this node's own term is
+        applied."""
         self._clock.leading = True
         self._clock.bound(self._skew.least_median_ms())  # before the first stamp: the no-op's voters echoed too
         self._parts.life.spawn(self._begin(self._group.term))
@@ -74,7 +76,7 @@ class Leading:
         self._parts.proposer.step_down()
 
     def renewed(self) -> None:
-        """Set the trust window to the new end of this node's right to act as leader. Other parts read it there."""
+        """Set the trust window, which other parts read, to the new end of this node's right to act as leader."""
         self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
 
     def trusted(self) -> None:
@@ -83,7 +85,7 @@ class Leading:
             self._leadership.term.trust_returned()
 
     def leader_changed(self) -> None:
-        """Note that another leader is known, or none."""
+        """Note that the leader that this node knows has changed: it is another node, or none."""
         if self._group.is_leader:
             self._skew.led_since_s = self._clock.monotonic()  # in the step that sends the term's first heartbeats
         self._status_changed()

@@ -1,5 +1,5 @@
-"""Opens a node's Raft group: makes its options from the configuration, and reads which silence its directory still
-owes."""
+"""Opens a node's Raft group: makes its options from the configuration, and reads from its directory which silence the
+node may still owe."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def open_group(
     node_report: Callable[[], NodeReport],
     created: bool,
 ) -> RaftGroup:
-    """Open the Raft group of a node whose directory is open. `created` is True if this start of the node made the
-    directory. Raises Corrupt, FormatRefused, DiskFailed."""
+    """Open the Raft group with this number of a node whose directory is open. `created` is True if this start of the
+    node made the directory. Raises Corrupt, FormatRefused, DiskFailed."""
     group = RaftGroup(
         group_options(config, peers, number),
         journal,
@@ -92,8 +92,8 @@ def open_group(
 
 
 def _owed_ms(config: Config, disk: Disk, created: bool) -> int:
-    """The silence that this node may still owe because of votes before its start, ms. Afterwards the directory says at
-    least the configured one.
+    """The silence that this node may still owe because of votes before its start, ms. Afterwards the directory's
+    silence file says at least the shortest election timeout, `election_min_ms`.
 
     A directory without a silence file is new, or an older build's. An older build wrote none and owed UNSAID_S.
     """

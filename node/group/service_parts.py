@@ -33,7 +33,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """The parts, by name. Each request goes to one of them."""
+    """The parts of one group. Each request to the group goes to one of them."""
 
     config: Config
     deliveries: Path

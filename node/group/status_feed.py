@@ -23,7 +23,7 @@ class StatusFeed:
         told(self._read())
 
     def tell(self) -> None:
-        """Read the status, and tell it if it has changed."""
+        """Read the status. If it has changed, call the `told` of each attached front with it."""
         status = self._read()
         if status != self._newest:
             self._newest = status
@@ -32,7 +32,8 @@ class StatusFeed:
 
 
 def peers_of(transport: Transport, own: str) -> tuple[PeerNode, ...]:
-    """The other members. Each has True if it is known to read the calls of this build, else False."""
+    """The other members of the cluster. `own` is this node's name. Each has True if it is known to read the calls of
+    this build, else False."""
 
     def reads(peer: str) -> bool:
         versions = transport.reads_calls(peer)

@@ -56,12 +56,13 @@ class Exhaustion:
         self._ending: set[int] = set()  # positions of exhausted units, taken or not, until they are released
 
     def __bool__(self) -> bool:
-        """True if there is something to take."""
+        """True if `take` has units to return."""
         return bool(self._exhausted)
 
     @property
     def full(self) -> bool:
-        """True if EXHAUSTED_MAX units wait for their Fail. Then hand-overs pause, so that no others are found."""
+        """True if EXHAUSTED_MAX units wait for their Fail. Then hand-overs pause, so that no more units over their
+        limit are found."""
         return len(self._ending) >= EXHAUSTED_MAX
 
     def offer(
@@ -77,7 +78,8 @@ class Exhaustion:
         """Put the units `chosen` into the hand-over `taking`, from the first on, as far as it has room. `chosen` are
         rows of `units`, all ready, and `rows` are their rows of the index. Units over their limit are held instead.
 
-        Return `chosen` without the units over their limit, and how many of these were put in.
+        Return `chosen` without the units over their limit, and how many units, from its first on, were put into
+        `taking`.
         """
         made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
         if not made.any():
@@ -110,7 +112,7 @@ class Exhaustion:
         self._exhausted.append(Exhausted(subscription, spent.position, seen.term[rows], made))
 
     def take(self) -> list[Exhausted]:
-        """Return the units that were found since the last call, so each once."""
+        """Return the units that were found since the last call. Each unit is returned once."""
         exhausted, self._exhausted = self._exhausted, []
         return exhausted
 

@@ -15,7 +15,7 @@ class Counters:
         self.handed_over = self.acked = self.released = 0
 
     def hand_overs(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """Count `count` hand-overs. `lateness_ms` has a row for each one that was its message's first. Return the sum
-        of `lateness_ms`."""
+        """Count `count` hand-overs. `lateness_ms` has one row for each of them that was the first hand-over of its
+        message. Return the sum of `lateness_ms`."""
         self.handed_over += count
         return self._lateness.observe(lateness_ms)

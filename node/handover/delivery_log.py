@@ -53,8 +53,8 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """Two fields that the first record of a term has from level 3 on. The first record is that of the term's beginning,
-    or of its end if no beginning was written."""
+    """The fields `boot` and `before`, which the first record of a term has from level 3 on. The first record is that of
+    the term's beginning, or of its end if no beginning was written."""
 
     boot: int
     """A number for this run of the computer, drawn anew at each boot of its kernel (node/runtime/boot.py)."""
@@ -63,8 +63,8 @@ class Mark(NamedTuple):
 
 
 class DeliveryLog:
-    """Appends to the delivery log of one node and group. After a write fails the log is of no more use: DiskFailed is
-    raised.
+    """Appends to the delivery log of one node and group. A write that fails raises DiskFailed, and the log must not be
+    used after that.
 
     `cluster_id` is called at the first record, because there is no id before the cluster is founded. `state` returns
     the present dispatch state, which goes into each record.
@@ -134,8 +134,9 @@ class DeliveryLog:
 
     def term_begun(self, term: int, at_ms: int, mark: Mark | None = None) -> None:
         """Write that this node leads this term, with the dispatch state that it found. The record comes before the
-        first hand-over of the term and begins a new file. If the mark may only be written later in the term, call this
-        again with it. The log then goes on in another new file that begins with the marked record."""
+        first hand-over of the term and begins a new file. If the cluster's level allows the mark only later in the
+        term, call this again with the mark. The log then goes on in another new file, which begins with a record that
+        has the mark."""
         begun = self._term(term, at_ms, TERM_BEGUN, mark)
         if not self._open().mark(begun, at_ms):
             self.close()
@@ -150,14 +151,14 @@ class DeliveryLog:
         self.close()
 
     def written(self) -> tuple[DeliveryFile, int] | None:
-        """The file that grows, and how many records it has. None if no file grows."""
+        """The file to which records are appended now, and how many records it has. None if no file is open."""
         return self._writer.written() if self._writer is not None else None
 
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
     ) -> int:
-        """Remove files all of whose records are older than `before_ms`, if `may_go` allows it. Return how many were
-        removed."""
+        """Remove each file all of whose records are older than `before_ms` and for which `may_go` returns True. Return
+        how many were removed."""
         if self._cluster_id() is None:
             return 0
         return self._open().remove_before(before_ms, now_ms=now_ms, may_go=may_go)

@@ -1,4 +1,5 @@
-"""The units of one hand-over, collected up to a number and up to a size, so that an answer stays within its bound."""
+"""Collects the units of one hand-over, up to a number of units and up to a number of bytes of their records. So the
+answer to a pull stays within its bound."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, U
 
 @dataclass(slots=True)
 class HandOverBuilder:
-    """A hand-over while it is put together. `units` and `bytes` say how much more it may take. Its first unit is taken
-    however large it is."""
+    """A hand-over while it is put together. It may take `units` more units, with `bytes` more bytes of records. Its
+    first unit is taken however large it is."""
 
     units: int
     bytes: int
@@ -35,8 +36,8 @@ class HandOverBuilder:
     parts: list[tuple[U64, U16, Units]] = field(default_factory=list)
 
     def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
-        """Take these units from the first on, as far as the bytes have room. `rows` are their rows of the index. Return
-        how many were taken."""
+        """Take these units from the first on, as long as the records taken fit into `bytes`. `rows` are their rows of
+        the index. Return how many were taken."""
         ends = rows["size"].cumsum(dtype=np.int64)
         took = int(ends.searchsorted(self.bytes, side="right"))
         if took < len(positions):
@@ -50,8 +51,8 @@ class HandOverBuilder:
         return took
 
     def pass_over(self, rows: npt.NDArray[Any], most: int) -> None:
-        """Count the bytes of units whose records were read and which are not taken. When there are more than `most`
-        such bytes, the hand-over is full."""
+        """Count the record bytes of units whose records were read, but which are not taken. When more than `most` bytes
+        were counted, the hand-over is `full`, so that one step reads no more."""
         self.passed_over += int(rows["size"].sum(dtype=np.int64))
         self.full |= self.passed_over > most
 

@@ -53,7 +53,8 @@ class HandingOver:
     over.
 
     `strict` has the hand-overs that are leased ahead and have not begun. `lease_ahead` leases strict pushes before they
-    are due. `staged` has the units that left a window for a push, and knows which of them ended meanwhile.
+    are due. `staged` has the units that left a window for a push and are not handed over yet. It also knows which of
+    them ended meanwhile.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class HandingOver:
             self._ready.waited.note_all(lane.windows.keys())
 
     def close(self) -> None:
-        """Step down. Nothing is handed over any more. Units that were taken out of the windows and not handed over are
-        forgotten."""
+        """End hand-overs for good, because the term is over. Units that were taken out of the windows and not handed
+        over are forgotten."""
         self._units.close()
         self._holds.forget_aside()
         self.staged.clear()
@@ -100,8 +101,8 @@ class HandingOver:
         self._exhaustion.clear()
 
     def turn(self, now_ms: int) -> None:
-        """Take a step: note that all units due by `now_ms` were dispatched, and ask the rules about parked units. At
-        the end of each PACE_MS, allow `pace_per_step` overdue units more."""
+        """Take a step: note that all units due by `now_ms` were dispatched, and ask the rules about parked units. Every
+        PACE_MS, allow the next `pace_per_step` overdue units to be handed over."""
         self._units.dispatched(now_ms)
         self._units.turn(now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
@@ -159,8 +160,8 @@ class HandingOver:
         self._ready.marks_max = MARKS_MAX + filters
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next `most` subscriptions that have units in a window to be pushed. They go to the end of the line, so
-        that each subscription gets its turn."""
+        """The next `most` subscriptions that have units in a window to be pushed. These subscriptions go to the end of
+        the line, so that each gets its turn."""
         return self._ready.next_pushing(most)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
@@ -168,9 +169,9 @@ class HandingOver:
         self._ready.set_room(subscription, room)
 
     def has_more(self, subscription: Subscription) -> bool:
-        """True if another step is worth it after a hand-over of the subscription. It is if the subscription has more
-        units. It is also if any subscription has units over their limit to be ended, or parked units to be asked
-        again."""
+        """True if another step should follow a hand-over of the subscription. It should if the subscription has more
+        units in a window or a backlog. It also should if any subscription has units over their limit, or parked
+        units."""
         lanes, waits = self._ready.lanes, self.has_exhausted or self._ready.parked.count > 0
         return waits or any(subscription in lane.windows or subscription in lane.begins for lane in lanes)
 
@@ -181,12 +182,13 @@ class HandingOver:
 
     def behind_ms(self, now_ms: int) -> int:
         """How far the clock stands behind the latest time it has shown, 0 if it has not gone back. While it has, only
-        some of the ready units are due, and to find them all must be looked at."""
+        some of the ready units are due, and all ready units must be looked at to find these."""
         return max(0, self._units.latest_ms - now_ms) if self._units.open else 0
 
     def blocked(self, now_ms: int) -> bool:
-        """True if no hand-over can be made now, whatever units are ready. The stop rule forbids it, too many units wait
-        for their Lease or their Fail, or the clock has gone back. The dispatcher steps again when that has ended."""
+        """True if hand-overs may be refused now, whatever units are ready. The stop rule forbids them, too many units
+        wait for their Lease or their Fail, or the clock has gone back. The dispatcher steps again when that has
+        ended."""
         full = self.strict.full or self._exhaustion.full
         return full or now_ms < self._units.latest_ms or not self._book.allows(now_ms)
 
@@ -201,8 +203,8 @@ class HandingOver:
         return self._book.due_ms
 
     def unrecorded(self, position: int) -> bool:
-        """True if the unit was handed over, or its lease ahead was taken back, and the settle records do not show that
-        yet."""
+        """True if the settle records do not show yet that the unit was handed over (fast mode), or that its lease ahead
+        was taken back."""
         return self._book.holds(position)
 
     # -- pull
@@ -278,8 +280,8 @@ class HandingOver:
         return rows
 
     def _due(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int) -> Queued:
-        """Take the first `most` units of a subscription's lane. While the clock has gone back, take only units that are
-        due by it."""
+        """Take the first `most` units of a subscription's lane out of its window. While the clock has gone back, take
+        only units that are due by `now_ms`."""
         if now_ms >= self._units.latest_ms or not most:
             return self._ready.take(kind, subscription, most)
         units = self._ready.take(kind, subscription, self._ready.waiting(kind, subscription))
@@ -293,9 +295,9 @@ class HandingOver:
     def hand_over_staged(
         self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
     ) -> StagedHandOver:
-        """Hand over staged units of a subscription, as far as their settle records and the rules allow it now. The
-        lease ends at `now_ms` + `lease_ms`. If leadership is not trusted or the stop rule forbids it, all stay staged
-        and are returned as `left`.
+        """Hand over those of these staged units of a subscription that their settle records and the rules allow now.
+        The lease ends at `now_ms` + `lease_ms`. If leadership is not trusted or the stop rule forbids it, all stay
+        staged and are returned as `left`.
 
         Units that are in neither part of the result are no longer staged. They ended, or a command or a rule holds
         them, or they are back in their window. They go back there if the subscription is paused, or the clock has gone
@@ -313,9 +315,9 @@ class HandingOver:
         return StagedHandOver(self._made(taking.hand_over(subscription, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
-        """Hand over staged units of any topics together. This works in the usual case only: all may go, each for the
-        first time, and their rows of the index were read. In any other case it changes nothing and returns None. The
-        caller then hands over topic by topic."""
+        """Hand over staged units of any topics together. It does so only if all may go now, each for the first time,
+        and their rows of the index were read. Otherwise it changes nothing and returns None, and the caller hands over
+        topic by topic."""
         allowed = self._units.open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.lease_ahead.early(positions):
             return None
@@ -335,7 +337,7 @@ class HandingOver:
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
         """Lease staged units of a strict topic before they are due (LeaseAhead.plan says how). If the topic is paused,
-        put them back instead."""
+        unstage them instead."""
         if subscription in self._paused:
             self.unstage(subscription, positions)
             return Planned([], NOTHING.position)
@@ -360,8 +362,8 @@ class HandingOver:
     # -- commands in flight
 
     def hold(self, positions: Iterable[int]) -> None:
-        """Do not hand over the units that `positions` name until `release` names them again. A command that ends or
-        moves them is on its way.
+        """Hand none of the units at `positions` over until `release` is called with the same positions. Called when a
+        command that ends or moves the units is about to be proposed.
 
         A position may be the unit's home or its place. If a unit is moved meanwhile, the hold goes with it. Leases
         ahead of these units are taken back.
@@ -372,16 +374,16 @@ class HandingOver:
         self.strict.withdraw_places(places)
 
     def release(self, positions: Iterable[int]) -> None:
-        """Release the units that were held under these positions. The command has its result. Units that it left open
-        go to the front of their windows."""
+        """End the holds that `hold` put on these positions, because the command has its result. Units that the command
+        left open go back to the front of their windows."""
         names = list(positions)
         self._exhaustion.released(names)
         for kind, subscription, units in self._holds.drop(names):
             self._ready.put_back(kind, subscription, units)
 
     def moved(self, home: U64, old: U64, position: U64) -> None:
-        """Move the holds of messages that now stand at `position` and stood at `old` before, shape [n] each. The
-        messages come into the windows from their new places."""
+        """Move the holds of messages that now stand at `position` and stood at `old` before, shape [n] each. Claims on
+        the old places of units that stood aside end: the messages come into the windows from their new places."""
         left = self._holds.move(home, old, position)
         if len(left) and self._units.open:
             self._claims.free(left)

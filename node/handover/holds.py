@@ -47,13 +47,13 @@ class UnitHolds:
         return np.isin(places, held)
 
     def put_aside(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Keep held units that were found in a window and taken out of it."""
+        """Keep these held units, which were found in a window and taken out of it, until no command holds them."""
         for row, place in enumerate(units.position.tolist()):
             self._aside[place] = kind, subscription, units.select(slice(row, row + 1)).copy()
 
     def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, Subscription, Queued]]:
-        """Take one command's holds off the units with these names. Return those units that no command holds any more
-        and that stood aside, as they were put there."""
+        """Take one command's holds off the units with these names. Return the units that stood aside and that no
+        command holds any more, with the lane and subscription of each."""
         freed: list[tuple[LaneKind, Subscription, Queued]] = []
         for name in names:
             assert self._holders[name] > 0, f"position {name} is released and not held"
@@ -70,9 +70,9 @@ class UnitHolds:
         return freed
 
     def move(self, homes: U64, olds: U64, places: U64) -> U64:
-        """Move the holds of messages that went from `olds` to `places`, or whose units at `homes` had ended before they
-        went to `places`. All have shape [n]. Return the positions of units that stood aside and stand there no
-        longer."""
+        """Move the holds of messages to `places`, where they stand now. They stood at `olds` before, or their units at
+        `homes` had ended (a redrive). All have shape [n]. Return the old positions of those units that stood aside:
+        they are dropped here."""
         left: list[int] = []
         rows = np.flatnonzero(self.mask(homes) | self.mask(olds))
         for home, old, place in zip(homes[rows].tolist(), olds[rows].tolist(), places[rows].tolist(), strict=True):

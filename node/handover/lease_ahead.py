@@ -50,8 +50,9 @@ class Planned(NamedTuple):
 
 
 class LeaseAhead:
-    """Finds, stages and leases the strict pushes of one term before they are due. Units that are due already when they
-    are planned go through `units`, as in any hand-over. `paused` has the topics of which nothing goes out."""
+    """Finds, stages and leases the strict pushes of one term before they are due. If units are due already when they
+    are planned, `units` checks and takes them, as in any hand-over. `paused` has the topics that are paused: none of
+    their units is leased."""
 
     def __init__(
         self,
@@ -83,8 +84,8 @@ class LeaseAhead:
     # -- the wheel
 
     def look(self, wheel: SecondWheel, now_ms: int) -> None:
-        """Find the units of pushed strict topics in the wheel that will be due soon. The wheel has given out the units
-        that are due now."""
+        """Find the units of pushed strict topics in the wheel that will be due within the time that `look_ahead` set.
+        Call it after the wheel has given out the units that are due now."""
         self._found.clear()
         if not self._strict.pushed:
             return
@@ -103,8 +104,8 @@ class LeaseAhead:
         return None if after_ms is None else after_ms - self._ahead_ms
 
     def unplanned(self, due: DueUnits) -> DueUnits:
-        """Return the units that the wheel gave out, without strict pushes that are leased. Those are on their way
-        already."""
+        """Return the units that the wheel gave out (`due`), without the strict pushes that are leased: those are sent
+        under their leases."""
         if not self._strict.pushed or not len(due):
             return due
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
@@ -144,8 +145,8 @@ class LeaseAhead:
         return bool(self._early) and not self._early.isdisjoint(positions.tolist())
 
     def due(self, units: Queued) -> Queued:
-        """Take units that are no longer staged and return those that were dispatched meanwhile. The others were staged
-        early: their claims are freed, and the wheel will give them out."""
+        """Return those of these units, which are no longer staged, that have become due by now. The others were staged
+        before they were due: their claims are freed, and the wheel will give them out."""
         if not self._units.open or not self.early(units.position):
             return units
         self._early.difference_update(units.position.tolist())
@@ -161,9 +162,9 @@ class LeaseAhead:
     # -- planning
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """Lease staged units of a strict topic that is not paused, as far as they may go. Each lease begins at the
-        unit's due time, or now if that is past, and ends `lease_ms` later. All units are left staged without trust,
-        while too many units wait, or while the clock has gone back."""
+        """Lease those staged units of a strict topic that may be handed over. The topic is not paused. Each lease
+        begins at the unit's due time, or now if that is past, and ends `lease_ms` later. All units stay staged if
+        `trusted` is False, too many units are leased ahead, or the clock has gone back."""
         if not self._units.open:
             return Planned([], NOTHING.position)
         if not trusted or self._strict.full or now_ms < self._units.latest_ms:
@@ -190,9 +191,9 @@ class LeaseAhead:
     def _take_early(
         self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None
     ) -> None:
-        """Put those units into the hand-over that may go, of units that are not due yet. The others are no longer
-        staged, and the wheel gives them out when they are due. A unit that is held, ended, or over its limit of
-        attempts is dealt with then."""
+        """Put into the hand-over those of `units`, none of which is due yet, that may be handed over. The claims of the
+        others are freed, and the wheel gives them out when they are due. Units that are held, have ended, or are over
+        their limit of attempts are dealt with then."""
         seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
         rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])

@@ -35,8 +35,8 @@ SEVERAL: Final = Subscription(0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units of a topic, or of SEVERAL, handed over at one moment under one lease. `position`, `attempt` and `units`,
-    their rows of the index, have shape [n]. n may be 0."""
+    """Units of one topic, or of several topics (SEVERAL), handed over at one moment under one lease. `position`,
+    `attempt` and `units` (the units' rows of the index) have shape [n]. n may be 0."""
 
     subscription: Subscription
     position: U64
@@ -48,7 +48,8 @@ class HandOver:
     planned: bool = False  # strict, and to be made at `handed_over_ms`, which may lie ahead
 
     def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
-        """The hand-over of some of its units, by mask, index or slice."""
+        """A hand-over of some of these units: the rows that a boolean array, an array of row numbers or a slice
+        names."""
         return replace(self, position=self.position[rows], attempt=self.attempt[rows], units=self.units[rows])
 
     @property
@@ -83,7 +84,8 @@ class Batch:
         return bool(self.hand_overs or self.released)
 
     def add(self, hand_over: HandOver) -> None:
-        """Add a hand-over. Widen the batch's span of time unless the hand-over is strict."""
+        """Add a hand-over to the batch. Unless it is strict, widen the batch's span of time (`first_ms` to `last_ms`)
+        to it."""
         if not hand_over.strict:
             at_ms = hand_over.handed_over_ms
             self.first_ms = min(self.first_ms, at_ms) if self.fast else at_ms
@@ -124,9 +126,9 @@ def _lease(hand_overs: list[HandOver], *, planned: bool) -> Lease | None:
 
 
 class LeaseBook:
-    """The hand-overs of one term whose Leases are not committed, in the order in which they came. Leases leave
-    `beat_ms` after the first hand-over of a batch. Fast hand-overs stop when a new one would be `stop_ms` after the
-    oldest."""
+    """The hand-overs of one term whose Leases are not committed, in the order in which they came. Leases go into an
+    entry `beat_ms` after the first hand-over of their batch. No fast hand-over is made that would be `stop_ms` or more
+    away from any other in the book."""
 
     def __init__(self, *, stop_ms: int, beat_ms: int) -> None:
         assert 0 < beat_ms < stop_ms, f"leases leave every {beat_ms} ms, hand-over stops after {stop_ms} ms"
@@ -152,7 +154,7 @@ class LeaseBook:
         self._open.add(hand_over)
 
     def release(self, released: Released) -> None:
-        """Add leases ahead to be taken back by a Release."""
+        """Add leases ahead to the open batch, whose Release takes them back."""
         self._open.released.append(released)
 
     @property
@@ -164,8 +166,8 @@ class LeaseBook:
         return self._open.first_ms + self._beat_ms if self._open else None
 
     def collect(self) -> LeaderCommands:
-        """Return all commands that are not in an entry yet, for the entry that is being put together. Until `committed`
-        or `returned` is called they count as sent."""
+        """Return all commands that are not in an entry yet, for the entry that is being put together. They are in the
+        book until `committed` or `returned` is called."""
         if not self._open:
             return NOTHING_RIDES
         batch, self._open = self._open, Batch()

@@ -1,4 +1,4 @@
-"""Hands over ready units. Each is checked against the settle records at the moment it goes.
+"""Takes ready units for hand-overs. Each is checked against the settle records at the moment of its hand-over.
 
 A pull without a filter takes units out of the windows, in order. A unit that may not go stands aside, is parked,
 returns to its window, or is forgotten. A pull with a filter leaves units in the window and removes only those that it
@@ -81,8 +81,8 @@ class ReadyUnits:
         self.open = False
 
     def look(self, positions: U64, due_ms: I64, now_ms: int) -> RecordCheck:
-        """Check units against the settle records, without the rules. All were ready at `latest_ms`. Arrays have shape
-        [n]."""
+        """Check units, shape [n], against the settle records, and do not ask the rules. All of the units were ready at
+        `latest_ms`."""
         return check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
 
     def check(self, positions: U64, due_ms: I64, now_ms: int, known: Units | None = None) -> RecordCheck:
@@ -100,7 +100,7 @@ class ReadyUnits:
         return held_by(self._rules, positions, self._store.units(positions), now_ms)
 
     def ask_again(self) -> None:
-        """Ask about all parked units in the next turns. A rule may have changed."""
+        """Ask the rules about all parked units in the next turns, because a rule may have changed."""
         self._parked.ask_all()
         self._hurry = self._parked.asking
 
@@ -147,8 +147,8 @@ class ReadyUnits:
     # -- in order
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
-        """Put the first `most` units of a lane that may go into the hand-over, as far as it has room. Return how many
-        went in."""
+        """Put units of a lane that may be handed over now into the hand-over `taking`: the first `most`, or fewer if it
+        is full. Return how many units it took."""
         count, bite, parked = 0, most, self._parked.count
         while count < most and not taking.full and not self._exhaustion.full:
             if self._parked.count - parked >= PARKED_ROWS:
@@ -216,8 +216,8 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> int:
-        """Put the first `most` units of a lane that may go and that the filter wants into the hand-over, as far as it
-        has room. Return how many went in."""
+        """Put units of a lane that the filter wants and that may be handed over now into the hand-over `taking`. It
+        takes the first `most`, or fewer if it is full. Return how many units it took."""
         count, read, bite = 0, 0, most
         while count < most and read < EXACT_ROWS and not taking.full and not self._exhaustion.full:
             if now_ms < self.latest_ms:
@@ -240,8 +240,9 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> tuple[int, int]:
-        """Put the first `most` of the found units that may go and whose tags the filter wants into the hand-over.
-        Return how many went in, and the number in the window below which the filter need not look again."""
+        """Put the first `most` of the found units that may be handed over and whose tags the filter wants into the
+        hand-over. Return how many units it took, and the number in the window below which the filter need not look
+        again."""
         units = found.units
         held = self._holds.mask(units.position)
         seen = self.check(units.position, units.due_ms, now_ms)

@@ -1,8 +1,8 @@
 """Staged units: they left their window for a push, and are not handed over yet.
 
-A push must wait for a free slot of its receiver and for a connection, so units are taken out before they can be sent.
-Staged units are claimed, and have no lease and no attempt yet. Like all units they are checked against the settle
-records when they are handed over. They are forgotten when the term ends.
+A push must wait until its receiver may get another attempt, and for a connection. So units are taken out of their
+window before they can be sent. Staged units are claimed, and have no lease and no attempt yet. Like all units they are
+checked against the settle records when they are handed over. They are forgotten when the term ends.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Staged:
         return _joined([self._units[position] for position in positions.tolist()])
 
     def take(self, subscription: Subscription, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
-        """Remove these staged units, all of the subscription. Yield them lane by lane, in the order given, with their
-        rows of the index or None, as `rows` returns them."""
+        """Remove these staged units, all of which belong to the subscription. Yield for each lane its units, in the
+        order given, with their rows of the index, or None if any of these was not read."""
         lanes: dict[LaneKind, tuple[list[int], list[_Unit]]] = {}
         for position in positions.tolist():
             unit = self._pop(position)
@@ -105,8 +105,8 @@ class Staged:
         return bool(self._more_ended)
 
     def take_ended(self) -> dict[Subscription, int]:
-        """Return how many staged units have ended or moved, for each subscription in which there are more of them than
-        at the last call."""
+        """Return how many units that are still staged have ended or moved, by subscription. Only subscriptions are
+        named in which such units were noted since the last call."""
         subscriptions, self._more_ended = self._more_ended, set()
         return {each: len(self._ended[each]) for each in subscriptions if each in self._ended}
 

@@ -50,16 +50,16 @@ class Strict:
     # -- topics
 
     def on_settings(self, subscription: Subscription, settings: dict[str, Any]) -> None:
-        """Note if a topic is strict and if it is pushed, from its settings as they were applied."""
+        """Note from a topic's settings, which have just been applied, if the topic is strict and if it is pushed."""
         strict = settings.get("handover") == "strict"
         (self.subscriptions.add if strict else self.subscriptions.discard)(subscription)
         pushed = strict and settings.get("mode") == "push"
         (self.pushed.add if pushed else self.pushed.discard)(subscription)
 
     def expect(self, subscription: Subscription) -> None:
-        """Treat a topic as strict that is about to become so. From now on every hand-over of it is leased ahead. So the
-        Leases of all earlier hand-overs are committed with the change at the latest. `on_settings` corrects this if the
-        change fails."""
+        """Treat a topic as strict from now on, before the command that makes it strict is proposed. So every later
+        hand-over is leased ahead, and the Leases of all earlier ones are committed with that command at the latest.
+        `on_settings` corrects this if the change fails."""
         self.subscriptions.add(subscription)
 
     # -- hand-overs
@@ -76,7 +76,7 @@ class Strict:
 
     def add_leased_ahead(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
         """Lease a hand-over ahead. It will be made once its Lease is committed, or at its time if it is `planned`. Its
-        units stay claimed until then. Return the hand-over with the number that it has in the book.
+        units stay claimed until then. Return the hand-over with its number among the strict ones in the field `strict`.
 
         If a unit is already part of an older hand-over, it leaves that one. This happens in a node that stood still
         until the older lease had ended.
@@ -89,15 +89,15 @@ class Strict:
         return leased_ahead
 
     def failed(self, hand_over: HandOver) -> None:
-        """Forget the units of a hand-over that still wait. Its Leases had no effect, or have ended, so it will not
-        begin."""
+        """Forget those units of the hand-over that still wait to be handed over. Called if its Leases had no effect or
+        have ended, so that it must not begin."""
         for position in self._still(hand_over):
             del self._leased_ahead[position]
 
     def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
-        """Begin the hand-over of those of its units that still wait, and return it with these. They may be none. Its
-        Lease must be committed, and this node must act as leader now. Units that are not due, because the clock went
-        back, stay waiting."""
+        """Begin the hand-over, and return it with only those units that still waited for it, perhaps none. Call this
+        when its Lease is committed and this node may act as leader. Units that are not due, because the clock went
+        back, go on waiting."""
         named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
         rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
         for position in hand_over.position[rows].tolist():
@@ -105,7 +105,8 @@ class Strict:
         return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)
 
     def withdraw(self, hand_over: HandOver) -> None:
-        """Take back the leases of the hand-over's units that still wait. They will not be handed over."""
+        """Take back the leases of those units of the hand-over that still wait. They are not handed over under these
+        leases."""
         self._release(self._still(hand_over))
 
     def withdraw_places(self, places: U64) -> None:
@@ -114,7 +115,7 @@ class Strict:
             self._release([place for place in places.tolist() if place in self._leased_ahead])
 
     def withdraw_all(self) -> None:
-        """Take back all leases ahead. Leadership is about to be given away."""
+        """Take back all leases ahead, because leadership is about to be given away."""
         self._release(list(self._leased_ahead))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:

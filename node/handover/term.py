@@ -51,7 +51,8 @@ class Term(Protocol):
         """Raise `no-leader` if the term is over. Every caller calls this after it has waited."""
 
     def poke(self) -> None:
-        """Step at the end of this loop iteration, because something changed."""
+        """Let the dispatcher step at the end of this iteration of the loop, because something changed that it looks
+        at."""
 
     def poke_by(self, at_ms: int) -> None:
         """Let the dispatcher step at `at_ms` or earlier, because something is due then."""
@@ -62,10 +63,11 @@ class Term(Protocol):
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
         """Propose a Fail, which retries or ends units whose hand-overs failed. The units are held until its result is
-        known. Return the result, one value for each unit."""
+        known. Return a future of the result, which has one value for each unit."""
 
     def give_up(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose a Fail that ends units which the dispatcher does not hand over anyway, so that they need no hold."""
+        """Propose a Fail that ends units, and return its result as `fail` does. The dispatcher does not hand these
+        units over anyway, so they need no hold."""
 
     async def leased(self, hand_over: HandOver) -> None:
         """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` if the term ends before."""
@@ -79,27 +81,29 @@ class Term(Protocol):
         Raises `no-leader`."""
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
-        """Return what this term took over from the leader before it, and how many hand-overs it repeated. `told` are
-        the hand-overs that the leader before it named."""
+        """Return how many leases this term took over from the leader before it, and how many of their hand-overs it
+        repeated. `told` are the hand-overs without a known end that the earlier leader names."""
 
     def newest_hand_overs(self) -> tuple[U64, I64]:
         """Positions and lease ends (ms) of the newest hand-overs of this term, shape [n] each."""
 
     def level_rose(self) -> None:
-        """Write and propose those records of the term that the cluster's new level allows. Raises DiskFailed."""
+        """Write or propose what the cluster's new level allows and this term could not say before: the mark in the
+        delivery log and the Promotion. Raises DiskFailed."""
 
 
 T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 
 class Leadership(Generic[T_co]):
-    """This node's leadership: the term that it leads, if any, and when it may act as leader. `on_change` is called
-    whenever `term` or `frozen` is set.
+    """This node's leadership: the term that it leads, if any, and until when it may act as leader. `on_change` is
+    called whenever `term` or `frozen` is set.
 
-    - `term` is set while this node is the established leader. It is None from the step of the loop in which that is
-      lost. Only node/group/leading.py sets it.
+    - `term` is set while this node is the established leader. It is None from the step of the loop in which leadership
+      is lost. Only node/group/leading.py sets it.
     - `frozen` is True while leadership is about to be given away. Nothing is handed over then.
-    - `window` lets other parts see until when this node may act. It closes in the step in which the node may not.
+    - `window` lets other parts see until when this node may act. It is closed in the step of the loop in which the node
+      loses that right.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -145,8 +149,8 @@ class Leadership(Generic[T_co]):
             self.window.open(self._term.term, self._until_s, self._ahead_s)
 
     def require(self) -> T_co:
-        """Return the term if this node may act as leader at this moment. Ask again after every await. Raises
-        `draining`, `no-leader`."""
+        """Return the term if this node may act as leader at this moment. The caller must call it again after every
+        await. Raises `draining`, `no-leader`."""
         if self._life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
         if self._term is None or not self._term.trusted():

@@ -92,8 +92,8 @@ class TopicMetrics(Collector):
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
-        """The counts of a topic. Add to them before the next await: additions after the next scrape may be missing from
-        the sum of the others."""
+        """The counts of a topic. Add to the returned object before the next await. A count that is added after the next
+        scrape may be missing from the sum of the topics without a name."""
         if len(self._touched) >= TOUCHED_MAX:
             self._look()
         found = self._topics.get(topic)
@@ -135,7 +135,8 @@ class TopicMetrics(Collector):
             setattr(row, column, getattr(row, column) + count)
 
     def forget(self, topic: str) -> None:
-        """Remove a topic that was deleted. Its counts from times without a name stay in the sum of the others."""
+        """Remove a topic that was deleted. The counts that it got while it was not named stay in the sum of the
+        others."""
         if topic in self._touched:
             self._look()
         for rows in (self._topics, self._busiest, self._labelled):
@@ -170,8 +171,8 @@ class TopicMetrics(Collector):
         return family
 
     def _look(self) -> None:
-        """Add the counts that came since the last look to the `business` of their topics. Counts of topics that are not
-        named also go into the sum of the others."""
+        """Add the counts that topics got since the last look to the `business` of these topics. Counts of topics that
+        are not named at a scrape are also added to the sum of the others."""
         scrape = self._scrapes + 1  # the next
         for name, (each, before) in self._touched.items():
             done = [new - old for new, old in zip(each.values(), before, strict=True)]
@@ -188,7 +189,7 @@ class TopicMetrics(Collector):
         return heapq.nlargest(most, self._busiest.items(), key=lambda row: row[1].business)
 
     def _choose(self) -> None:
-        """Choose the topics that have a name at this scrape."""
+        """Choose the topics that this scrape shows by name."""
         self._look()
         self._scrapes += 1
         room = LABELLED_MAX - len(self._labelled)
@@ -207,7 +208,8 @@ class TopicMetrics(Collector):
 
 
 def _business(topic: TopicCounts, scrape: int) -> float:
-    """The `business` of a topic, shrunk by FORGET for each scrape since it was last changed."""
+    """How busy a topic is: its `business`, multiplied by FORGET once for each scrape since `business` was last
+    changed."""
     return topic.business * float(FORGET ** (scrape - topic.scrape))
 
 

@@ -1,4 +1,4 @@
-"""Reads ready units from the settle records. It and the wheel are the only ways by which units come into the windows.
+"""Finds ready units by reading the settle records. Units come into the windows only from here and from the wheel.
 
 It serves five cases:
 
@@ -8,9 +8,9 @@ It serves five cases:
 - the backlog of topics whose windows overflowed
 - leases that ended
 
-All five ask the same question of a range of positions: which units are not claimed, and due or under a lease that has
-ended? The answer is exact at any moment. So nothing else has to be remembered about a range, and to read it twice is
-harmless.
+In all five cases a range of positions is read with the same question. Which units are not claimed, and are due or had a
+lease that has ended? The answer is exact at any moment. So nothing else has to be remembered about a range, and to read
+it twice is harmless.
 
 A range is read in pieces of a few milliseconds, one in each step of the dispatcher. So units due now do not wait for
 hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
@@ -96,12 +96,13 @@ class BacklogReader:
         return bool(self._due or self._leaped)
 
     def leaped(self, first_hour: int, last_hour: int) -> None:
-        """Read those of these hours that still have open units. The clock leaped over them."""
+        """Read those hours from `first_hour` to `last_hour` that still have open units, because the clock leaped over
+        them."""
         self._last_hour = max(self._last_hour, last_hour)
         self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
     def note(self, hours: list[int]) -> None:
-        """Learn when the leases of these hours end, though none of their units is due yet."""
+        """Read these hours later only to learn when the leases in them end. None of their units needs to be due yet."""
         for hour in hours:
             self._to_note.append(Span(*self._store.span(hour)))
             self._last_hour = max(self._last_hour, hour)
@@ -114,14 +115,14 @@ class BacklogReader:
             self._last_hour = max(self._last_hour, hour)
 
     def due(self, due: DueUnits) -> None:
-        """Take due units that the wheel gave out and that are in no window, to push them over several steps. The units
-        themselves are kept. A range of positions would hold all units of their hour. The due units of 1,000 topics at a
-        whole minute cost a read of half an hour."""
+        """Take due units that the wheel gave out and that are in no window, to push them into windows over several
+        steps. The units themselves are kept here and not a range of their positions, because a range covers other units
+        of the hour too. For the due units of 1,000 topics at a whole minute it once covered half an hour's units."""
         self._due.append(due)
 
     def ended(self, spans: list[Span]) -> None:
-        """Read the leased units of spans in which leases have ended. Other units are not read. There are ten spans a
-        second, and a span may cover a whole hour though few of its leases end."""
+        """Read the leased units of these spans, in which leases have ended. Other units are not read: there are ten
+        spans a second, and a span may cover a whole hour though few of its leases end."""
         self._ended += spans
         for span in spans:
             self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
@@ -129,7 +130,8 @@ class BacklogReader:
     def piece(self, now_ms: int) -> bool:
         """Read the most urgent piece into the windows. Return False if nothing is left to read.
 
-        All units due by `now_ms` must have been dispatched. Then a backlog that is read to its end has no more units.
+        Call it only when all units due by `now_ms` were dispatched. So a backlog that is read to its end has no more
+        ready units.
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
@@ -143,7 +145,8 @@ class BacklogReader:
         )
 
     def _next_due(self) -> bool:
-        """Push due units of up to TOPICS_A_PIECE topics, without those that were cancelled or handed over meanwhile."""
+        """Push into windows due units that `due` took, of up to TOPICS_A_PIECE topics. Units that were cancelled or
+        handed over meanwhile are left out. Return False if there are none."""
         if not self._due:
             return False
         due = self._due.popleft()
@@ -157,8 +160,8 @@ class BacklogReader:
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
-        """Read one piece of the first span, and push its units whatever their topic. Return False if there is no
-        span."""
+        """Read one piece of the first of `spans`, and push its ready units of all topics into windows. Return False if
+        `spans` is empty."""
         if not spans:
             return False
         span = spans.popleft()
@@ -195,8 +198,8 @@ class BacklogReader:
         return None
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
-        """Read the first piece of a span. Return its ready units that are not claimed, of all units or only of the
-        leased ones. Tell `ends` of running leases: of all if `note_leases`, else of those from earlier terms."""
+        """Read the first piece of a span, or only its leased units if `leased_only`. Return those that are ready and
+        not claimed. Tell `ends` of running leases: of all if `note_leases`, else of those from earlier terms."""
         positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED

@@ -133,13 +133,13 @@ class Dispatcher:
         return None
 
     def realigned(self, now_ms: int) -> None:
-        """Begin after a Realign. It is applied."""
+        """Begin, because the Realign is applied."""
         if not self._stopped:
             self._begin(now_ms, now_ms // 1000)
 
     def _begin(self, start_ms: int, tick: int) -> None:
-        """Start the wheel, which gives the units that become due after `start_ms`. The backlog reader finds those ready
-        by then."""
+        """Start the wheel, which gives out the units due after `start_ms`. The backlog reader finds units ready by
+        then."""
         # _now_ms is the time of the last step. All units due by _latest_ms are dispatched.
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
@@ -167,8 +167,7 @@ class Dispatcher:
         return wheel
 
     def want_from(self, due_ms: int) -> None:
-        """Leave units alone that were due before `due_ms`, which is not after the promotion. 0 lets them be read after
-        all."""
+        """Keep units due before `due_ms` (at most the promotion's time) out of the windows. 0: read them after all."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
             self._backlog.wanted_from_ms = due_ms
@@ -176,7 +175,7 @@ class Dispatcher:
                 self._backlog.promote(self._noted_hour)
 
     def stop(self) -> None:
-        """Step down. From now on nothing is ready, nothing is handed over, nothing is proposed."""
+        """Stop for good: leadership is lost. From now on nothing is ready, handed over or proposed."""
         self._stopped = True
         self._wheel = None
         self.handing_over.close()
@@ -257,7 +256,8 @@ class Dispatcher:
             self._wheel.load(tick, slot)
 
     def _load(self, now_ms: int) -> None:
-        """Read slots if `inline_reads` is on: all that are due within a second, and one of those that are due later."""
+        """Read slots here if `inline_reads` is on: all slots that are due within a second, and one slot that is due
+        later."""
         assert self._wheel is not None
         self._to_load += self._wheel.loads(now_ms)
         if self._options.inline_reads:
@@ -269,8 +269,8 @@ class Dispatcher:
                     break
 
     def _advance(self, now_ms: int, *, moved: bool) -> None:
-        """Advance the dispatch state to what the wheel gave out (`moved`: any in this step), unless due units are still
-        to be read."""
+        """Advance the dispatch state to what the wheel gave out, unless due units are still to be read. `moved`: it
+        gave out units in this step."""
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
         self._state_waits |= moved
@@ -294,8 +294,8 @@ class Dispatcher:
     # -- commands for entries
 
     def entry_due_ms(self) -> int | None:
-        """When an entry has to go for the sake of the Leases and the dispatch state, even if no other command waits for
-        one. None if there is nothing to go."""
+        """When an entry must be proposed for the Leases and the dispatch state, even if no other command waits. None if
+        neither waits for an entry."""
         if self._wheel is None:
             return None
         state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
@@ -366,7 +366,7 @@ class Dispatcher:
             self._merged = applied_index
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Note that these Leases took effect, so that the units are looked for when their leases end."""
+        """Note when these leases end, because their Leases took effect. The units are looked for at that time."""
         if self._wheel is not None:
             self._ends.add(position, lease_end_ms, self._latest_ms)
 

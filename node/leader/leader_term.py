@@ -54,7 +54,7 @@ INLINE_ROWS = 10_000
 
 
 class LeaderTerm:
-    """Implements Term. Made on the loop when this node is established as leader. `begin` starts it, `end` ends it."""
+    """One term of this node as leader (see Term). Make it on the loop when this node is established as leader."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class LeaderTerm:
         return not self._over and not self._leadership.frozen and trusted
 
     async def sure(self) -> None:
-        """Wait for trust while this node leads and lacks it, at most SURE_S. The wait ends with the echoes that bring
-        trust, or with the term."""
+        """Wait for trust while this node leads and lacks it, at most SURE_S. The wait also ends when the followers'
+        echoes bring trust, or when the term ends."""
         if self._over or self._leadership.frozen or self.trusted():
             return
         sure = self._loop.create_future()
@@ -109,7 +109,7 @@ class LeaderTerm:
             await asyncio.wait_for(sure, SURE_S)
 
     def trust_returned(self) -> None:
-        """Wake the requests that wait for trust. This node has it again, or the term is over."""
+        """Wake the requests that wait in `sure`, because this node has trust again or the term is over."""
         waiting, self._unsure = self._unsure, []
         for sure in waiting:
             if not sure.done():
@@ -168,7 +168,7 @@ class LeaderTerm:
         self._look_ready()
 
     def _look_ready(self) -> None:
-        """Note the time from which due units can be handed over, once it has come."""
+        """Note the time from which due units can be handed over in this term, once that time has come."""
         takeover = self.takeover
         if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._clock.now_ms()):
             takeover.ready_s = self._clock.monotonic()
@@ -255,7 +255,7 @@ class LeaderTerm:
         return result
 
     def give_up(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose the end of messages that the dispatcher does not hand over anyway. They are not held."""
+        """See Term."""
         return self._propose(fail, ("dead",))
 
     def _fail_exhausted(self) -> None:
@@ -270,8 +270,8 @@ class LeaderTerm:
         return result
 
     def _count_failed(self, fail: Fail, columns: tuple[str, ...], result: asyncio.Future[U8]) -> None:
-        """Count the rows that took effect, by topic: in column `failed` all of them, in `dead` those whose message
-        died."""
+        """Count the rows of a Fail that took effect, by topic: all in column `failed`, those whose message died in
+        `dead`."""
         if result.cancelled() or result.exception() is not None:
             return
         rows = result.result() == ACKED
@@ -325,8 +325,8 @@ class LeaderTerm:
         return riding
 
     def committed(self) -> None:
-        """Note that the oldest collected Leases are applied. If their entry had been given up as unknown, this may come
-        long after `on_leased`. So this call also wakes the loop and the readers that wait for these records."""
+        """Note that the entry with the oldest collected Leases is applied. If its outcome was unknown for a time, this
+        call may come long after `on_leased`. So it also wakes the loop and the readers that wait in `recorded`."""
         for hand_over in self.dispatcher.committed():
             if hand_over.planned:
                 self._push_feed.leased(hand_over)
@@ -362,7 +362,7 @@ class LeaderTerm:
         self.poke()
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Note messages that stand elsewhere from now on."""
+        """Note messages that stand at `position` from now on and stood at `old` before."""
         self._moved = len(position) > 0
         self.dispatcher.on_moved(home, old, position)
 
@@ -384,8 +384,8 @@ class LeaderTerm:
         self.poke()
 
     def end(self) -> None:
-        """Stop at once, because leadership is lost. Waiting pulls get `no-leader`. A node that has failed writes
-        nothing more, as if it had been killed."""
+        """Stop at once, because leadership is lost. Waiting pulls get `no-leader`. A node that has failed writes no end
+        of the term, as if it had been killed."""
         self._over = True
         self.trust_returned()
         self._services.end()

@@ -35,23 +35,23 @@ AGAIN_S: Final = 0.02
 
 
 class Promoted:
-    """The promotion of one term. Make it when all entries of earlier terms are applied. Of this term only the no-op and
-    the founding of the cluster may be applied by then."""
+    """The promotion of one term. Make it when all entries of earlier terms are applied, and of this term at most the
+    no-op and the Genesis."""
 
     def __init__(
         self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
     ) -> None:
-        """`latest_ms`: no former leader can have found a unit due that is due later. `founds`: the cluster is founded
-        in this term. `given`: the former leader gave leadership to this node. The attribute `until_ms` is the time that
-        the Promotion says: `latest_ms`, or HANDED_ON if nothing is in doubt."""
+        """`latest_ms`: no former leader can have taken a unit for due whose due time is later. `founds`: the cluster is
+        founded in this term. `given`: the former leader gave leadership to this node. The attribute `until_ms` is the
+        time in the Promotion command: `latest_ms`, or HANDED_ON if nothing is in doubt."""
         self._term, self._store, self._proposer = term, store, proposer
         known = founds or (given and store.doubt.term == term - 1)
         self.until_ms = HANDED_ON if known else latest_ms
         self._doubt = NO_DOUBT if known else Doubt.at(store.span, latest_ms)
 
     async def say(self, over: Callable[[], bool]) -> None:
-        """Propose the Promotion until it is applied, if the cluster's level has this command. `over` returns True once
-        the term is over."""
+        """Propose the Promotion again and again until it is applied. Do nothing if the cluster's level does not have
+        this command. `over` returns True once the term is over."""
         while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not over():
             try:
                 await self._proposer.propose_single(Promotion(self.until_ms))
@@ -72,10 +72,11 @@ class Promoted:
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
     """The latest due time that the clock of a former leader may have reached. If no later hour has units, it is at most
-    the end of the last hour that has some. `some_right_ms`: a right clock may be so far ahead of this node's clock.
+    the end of the last hour that has some. `some_right_ms` says how far ahead of this node's clock a right clock may
+    be.
 
-    If one of two clocks is hours ahead, no node can say which is right. The time is kept as early as possible, because
-    a doubt treats new messages as old ones in all hours before its last two.
+    If one of two clocks is hours ahead, no node can say which is right. The time is kept as early as possible. In all
+    hours before its last two, a doubt also covers messages that came after the change of leader.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     latest_ms = max(by_clocks_ms, machine.dispatched.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS

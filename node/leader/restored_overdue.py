@@ -56,8 +56,8 @@ def restored_overdue(parts: LeaderParts, dispatcher: Dispatcher) -> RestoredOver
 
 
 class RestoredOverdue(LeaderService):
-    """The service of one term. It does nothing if the cluster was not restored, or was restored to keep every
-    message."""
+    """The service of one term: gives up the unwanted messages of a restored cluster. It does nothing if the cluster was
+    not restored, or was restored to keep every message."""
 
     def __init__(
         self,

@@ -29,7 +29,8 @@ class LeaderService(Protocol):
     the methods that it does not need."""
 
     def begin(self, term: Term) -> None:
-        """Begin the term. All entries of earlier terms are applied, and the dispatcher has made no step."""
+        """Begin work in this term. When it is called, all entries of earlier terms are applied, and the dispatcher has
+        made no step."""
         return
 
     def step(self, now_ms: int) -> int:
@@ -41,7 +42,7 @@ class LeaderService(Protocol):
         return NEVER_MS
 
     def applied(self, changes: Changes) -> None:
-        """Note that an entry was applied. All other parts of the term have been told of its changes before."""
+        """Note that an entry made these changes. The other parts of the term were told of them before this call."""
         return
 
     def end(self) -> None:

@@ -1,21 +1,21 @@
 """A leader's account of a transfer: which leases it took over from the leader before, and how many of those hand-overs
 it repeated.
 
-A planned transfer promises that no message is handed over in two terms. The client that moved leadership learns if that
-held (`repeated`), so repeats are counted. The count must not come from settle records and dispatcher, because the
-dispatcher asks those records before every hand-over: if they are wrong, both are. So two lists are kept for this count
-alone, of leases carried over and of hand-overs made.
+A planned transfer promises that no message is handed over in two terms. The client that moved leadership learns how
+often this promise was broken (`repeated`), so repeats are counted. The count must not come from the settle records or
+the dispatcher, because the dispatcher asks the settle records before every hand-over. If the records are wrong, the
+dispatcher is wrong, too. So two lists are kept for this count alone, of leases carried over and of hand-overs made.
 
     carried      leases of earlier terms that ran when the term began, from the settle records  --.
     told         hand-overs without a known end, as the former leader names them                --+--> repeated
     handed over  units handed over in this term, when their Leases go into an entry             --'
 
-A unit of both lists is a repeat if it was handed over before its former lease had ended by every clock. A message that
-failed before is no repeat, because it then stands at another position (replication/apply/message/move.py). `told` adds
-hand-overs whose Lease never got into the Raft log, because it was made too late or its entry was lost.
+A unit in both lists is a repeat if this term handed it over before its former lease had ended by every clock. A message
+that failed before is no repeat, because it then stands at another position (replication/apply/message/move.py). `told`
+adds hand-overs whose Lease never got into the Raft log, because it was made too late or its entry was lost.
 
-Both lists are kept for the first WATCH_S of a term. By then every ready unit has been offered to a consumer once.
-Repeats of leases that run longer are not counted.
+Both lists are kept for the first WATCH_S of a term. By then every ready unit has been offered to a consumer once. If a
+former lease ends after that, a hand-over that repeats it later is not counted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Carried(NamedTuple):
 
 
 class Takeover:
-    """The account of one term. Times in seconds are the node's monotonic ones."""
+    """Counts the leases that one term took over and the hand-overs that it repeated. Times in seconds are those of the
+    node's monotonic clock."""
 
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
@@ -108,8 +109,8 @@ class Takeover:
             self._noted.clear()
 
     def leases(self, store: Store, position: U64, now_ms: int) -> None:
-        """Note the former leases of units for which this term is about to propose a Lease. Needed while `carry` is not
-        done."""
+        """Note the leases by former leaders of units for which this term is about to propose a Lease. Does nothing once
+        all hours are looked through."""
         if self.carrying:
             self._note(store, np.sort(position), now_ms)
 
@@ -128,13 +129,13 @@ class Takeover:
             self._add(found, ends_ms[rows])
 
     def told(self, position: U64, lease_end_ms: I64) -> None:
-        """Add hand-overs of the former leader that have no known end, shape [n] each."""
+        """Add to the carried leases those hand-overs of the former leader that have no known end, shape [n] each."""
         if self._repeated is None:
             self._add(position, lease_end_ms + CLOCKS_MS)
 
     def _add(self, position: U64, ends_ms: I64) -> None:
-        """Add leases of units that have none here yet. A lease that is here already stays, because the settle records
-        have its extensions and the former leader's list has not."""
+        """Add to the carried leases those of units that have none among them yet. A lease that is among them stays,
+        because the settle records have its extensions and the former leader's list has not."""
         position, rows = np.unique(position, return_index=True)
         new = self._carried_until(position) == 0
         if new.any():
@@ -152,7 +153,7 @@ class Takeover:
     # hand-overs of this term
 
     def handed_over(self, lease: Lease, now_s: float) -> None:
-        """Add hand-overs of this term, when their Leases go into an entry."""
+        """Add the units of this Lease to the hand-overs of this term. Called when the Lease goes into an entry."""
         self._newest.append((now_s, lease))
         while self._newest[0][0] < now_s - NEWEST_S:
             self._newest.popleft()
@@ -166,8 +167,8 @@ class Takeover:
             self._carried.clear()
 
     def released(self, position: U64) -> None:
-        """Forget leases ahead at these positions that were taken back. Their units were not handed over, so a hand-over
-        now repeats nothing."""
+        """Forget leases ahead at these positions that were taken back. Their units were not handed over, so a later
+        hand-over of them repeats nothing."""
         for number, carried in enumerate(self._carried):
             stays = np.isin(carried.position, position, invert=True)
             self._carried[number] = Carried(carried.position[stays], carried.ends_ms[stays])
@@ -184,7 +185,8 @@ class Takeover:
 
     @property
     def repeated(self) -> int:
-        """The number of units that this term handed over, while it watched, before their former lease had ended."""
+        """The number of units that this term handed over before their former lease had ended, in the first WATCH_S of
+        the term."""
         if self._repeated is not None:
             return self._repeated
         if not self._carried or not self._handed:
@@ -196,9 +198,9 @@ class Takeover:
     async def account(
         self, told: OpenHandOvers, node_id: str, clock: NodeClock, over: Callable[[], bool]
     ) -> TakeoverView:
-        """Add the hand-overs that the former leader told. Wait until ACCOUNT_S after this leader could hand over, and
-        return the account. Raises `no-leader` when the term is over by then, or after READY_S in which it could not
-        hand over."""
+        """Add the hand-overs that the former leader names in `told`. Wait until ACCOUNT_S after this leader was first
+        able to hand over, and return the account. Raises `no-leader` if the term is over by then, or if this leader was
+        not able to hand over within READY_S."""
         if told.term < self.term:
             self.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
         try:

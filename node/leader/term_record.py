@@ -17,8 +17,8 @@ from storage.store import Store
 
 
 class TermRecord:
-    """The records of the term for which this node was last elected. Make it before the cluster may be founded in that
-    term."""
+    """Writes the records in the delivery log of one term, for which this node was elected. Make it before the cluster
+    may be founded in that term."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class TermRecord:
         self._marked = False
 
     def begin(self, at_ms: int) -> None:
-        """Write the beginning, before the first hand-over. Raises DiskFailed."""
+        """Write that the term began. Call it before the first hand-over. Raises DiskFailed."""
         self._marked = self._may_mark()
         self._delivery_log.term_begun(self._term, at_ms, self._mark if self._marked else None)
 
     def level_rose(self) -> None:
-        """Write the beginning once more with the mark, if it was written without and the level now allows it. Raises
-        DiskFailed."""
+        """Write again that the term began, now with the mark, if the first record has none and the level now allows it.
+        Raises DiskFailed."""
         if not self._marked and self._may_mark():
             self.begin(self._clock.now_ms())
 
     def pass_by(self) -> None:
         """Write the end of a term that this node lost before it could hand anything over. The mark in it names the term
-        before. Otherwise nothing would show that term if its own log is lost."""
+        before. Otherwise nothing would show that earlier term if its own log is lost."""
         if not self._life.failed and self._store.cluster_id is not None and self._may_mark():
             self._end(LOST, self._mark)
 

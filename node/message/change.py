@@ -1,8 +1,8 @@
-"""Cancel and reschedule: commands about one message, wherever it stands now.
+"""Cancels and reschedules a message, wherever it stands now, by a command.
 
-From the proposal to the result the dispatcher does not hand the message over. The Leases of hand-overs made before go
-in the same entry or an earlier one, so the command sees them. So no hand-over starts after a 200, and the answer knows
-of all that were made before.
+From the proposal of the command to its result the dispatcher does not hand the message over. The Leases of hand-overs
+made before go in the same entry or an earlier one, so the command sees them. So no hand-over starts after a cancel was
+answered 200, and the answer takes account of all hand-overs made before.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class MessageChange:
     """Cancels and reschedules single messages on one node. The caller has checked that it leads."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, newest_term: Callable[[], int]) -> None:
-        """`newest_term` returns the newest term that this node knows of. By the time of the answer it may be newer than
-        the caller's."""
+        """`newest_term` returns the newest term that this node knows of. When the answer is made it may be newer than
+        the term that the caller gave."""
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
@@ -114,7 +114,8 @@ class MessageChange:
 
 
 def _revision(found: FoundMessage, if_match: int | None) -> int:
-    """The revision for the command to name, 0 for any. No message has revision 0 or one past 32 bits."""
+    """The revision that the command names, 0 for any. Raises `revision-mismatch` if `if_match` is 0 or past 32 bits,
+    because no message has such a revision."""
     if if_match is not None and not 0 < if_match <= REVISION_MAX:
         raise _mismatch(revision_of(found.record), if_match)
     return if_match or 0

@@ -49,8 +49,8 @@ TOPICS_FRESH_TIMES: Final = 10
 
 
 class Counting:
-    """The counts of one node. The caller has checked that it leads. `leads` returns the term, or raises if that has
-    changed."""
+    """Counts messages on one node. The caller has checked that the node leads. `leads` returns the term, and raises a
+    Problem unless the node may answer as leader at this moment."""
 
     def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
         """`term` returns the newest term that this node knows of."""
@@ -68,7 +68,8 @@ class Counting:
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
-        """Count the messages that match by due time (see api.port.port)."""
+        """Count the messages that match, in buckets of `step_ms` by their due times (see HistogramBucket). Raises
+        `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
         origin_ms = query.from_ms or 0
         count_filter, tally = self._count_filter(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
@@ -111,8 +112,8 @@ class Counting:
             return counts
 
     def _is_fresh(self) -> bool:
-        """True while the counts of all topics may be used again. Those of another term may not, because this node may
-        have known of fewer messages then."""
+        """True while the last counts of all topics may be used again. Counts from another term may not, because this
+        node may have known of fewer messages then."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
     def _count_filter(self, query: CountQuery) -> CountFilter:
@@ -133,8 +134,8 @@ class Counting:
     async def _pass(
         self, count_filter: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
     ) -> float:
-        """Count all hours that may have matching messages into `tally`, and return the seconds of work. Append to
-        `counted` how many units each hour had."""
+        """Count the messages that match into `tally`, hour by hour. Return the seconds that this pass worked. Append to
+        `counted` how many units each hour had when it was counted."""
         clock, took_s = self._clock, 0.0
         now_ms, count_filter = clock.now_ms(), replace(count_filter, term=leads().term)
         pieces = self._pieces(count_filter, tally, now_ms, counted)
@@ -152,8 +153,8 @@ class Counting:
     def _pieces(
         self, count_filter: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
-        """Yield the pieces to be read, each made when it is asked for. The last may be empty. Counts that need no
-        reading are added to `tally` at once."""
+        """Yield the pieces (counts of some hours) to be read, each made when it is asked for. A piece may be empty.
+        Counts that need no reading are added to `tally` at once."""
         store = self._store
         piece: list[HourCount] = []
         units, looked = 0, list[int]()
@@ -187,7 +188,8 @@ class Counting:
 
 
 def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:
-    """Read a piece and return the errors. An error is no damage if its hour was unlinked meanwhile."""
+    """Read a piece into `tally`, and return the counts that found damaged data, with their errors. It is no damage if
+    the hour was unlinked meanwhile."""
     damaged = []
     for count in piece:
         try:

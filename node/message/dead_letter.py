@@ -50,7 +50,7 @@ class _Dead(NamedTuple):
 
 @dataclass(slots=True)
 class _Done:
-    """The progress of a redrive. `index` is that of its last entry in the Raft log."""
+    """The progress of a redrive. `index` is the log index of its last entry, 0 if there is none yet."""
 
     matched: int = 0
     changed: int = 0
@@ -58,14 +58,14 @@ class _Done:
 
 
 class DeadLetters:
-    """The dead messages of one node. The caller has checked that it leads. `leads` returns the term, or raises if that
-    has changed."""
+    """Lists and redrives dead messages on one node. The caller has checked that the node leads. `leads` returns the
+    term, and raises a Problem unless the node may answer as leader at this moment."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
         self._store, self._proposer, self._clock = store, proposer, clock
 
     async def page(self, topic: Topic, query: DeadQuery, leads: Leads) -> DeadPage:
-        """Return up to `query.limit` dead messages, from behind the cursor on."""
+        """Return the first `query.limit` dead messages that match, of those behind the query's cursor."""
         found: list[DeadMessage] = []
         homes: list[int] = []
         async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
@@ -98,7 +98,7 @@ class DeadLetters:
         return BulkResult(done.matched, done.changed, done.index)
 
     async def _redriven(self, homes: list[int], done: _Done) -> None:
-        """Make the messages with these homes due now, if they are still dead. Add to `done`."""
+        """Make the messages with these homes due now, if they are still dead, and count them in `done`."""
         home = np.array(homes, np.uint64)
         for piece in move_pieces(move_weights(self._store, home), ENTRY_MOVES_MAX):
             now_ms = self._clock.now_ms()
@@ -123,7 +123,8 @@ class DeadLetters:
                     leads()
 
     def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
-        """The dead messages of the topic that may have the tag: their units' tag masks allow it."""
+        """The homes of those messages at `homes` that are still dead, of the topic, and may have the query's tag by
+        their units' tag masks."""
         homes = self._still_dead(homes)
         units = self._store.units(homes)
         rows = units["topic"] == topic.number
@@ -134,7 +135,7 @@ class DeadLetters:
         return candidates
 
     def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
-        """Read the records of these messages. Return the messages that match."""
+        """Read the records of the messages at these homes that are still dead. Return the messages that match."""
         store = self._store
         homes = self._still_dead(homes)
         places = store.last_places(homes)
@@ -144,8 +145,8 @@ class DeadLetters:
         return [dead for dead in found if _matches(query, dead.record)]
 
     def _still_dead(self, homes: U64) -> U64:
-        """Those homes whose messages are still dead. The loop did other work since they were found, so some messages
-        may have been redriven, or their hour unlinked."""
+        """Those of `homes` whose messages are still dead. The loop did other work since they were found, so some
+        messages may have been redriven, or their hour unlinked."""
         dead: U64 = homes[self._store.state_only(homes) == DEAD]
         return dead
 

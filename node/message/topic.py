@@ -17,8 +17,8 @@ _DEFAULTS: Final[dict[str, Any]] = {name: getattr(TOPIC_DEFAULTS, name) for name
 
 
 def settings_of(change: TopicChange) -> dict[str, Any]:
-    """The settings that a change sets. The value None means that the setting is to be removed. A map (such as `retry`)
-    has only the fields that were sent."""
+    """The settings that a request changes, by name. The value None means that the setting is to be removed. A map (such
+    as `retry`) has only the fields that were sent."""
     settings = {name: value for name in _PLAIN if (value := getattr(change, name)) is not None}
     for name in _REMOVABLE:
         value = getattr(change, name)
@@ -28,7 +28,7 @@ def settings_of(change: TopicChange) -> dict[str, Any]:
 
 
 def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
-    """Raise `invalid-field` if a change would leave a target without a url."""
+    """Raise `invalid-field` if these changed settings would leave the topic with a target that has no url."""
     change = settings.get("target")
     if change is None:
         return
@@ -39,7 +39,8 @@ def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
 
 
 def view_topic(topic: Topic, counts: Mapping[str, int] | None = None) -> TopicView:
-    """The topic as GET shows it, with defaults for what was never set, and its messages by state."""
+    """The topic as GET shows it, with the default for each setting that was never set. `counts` are its messages by
+    state."""
     settings = {**_DEFAULTS, **topic.settings}
     target, retry = settings["target"], settings["retry"] or {}
     return TopicView(

@@ -40,8 +40,8 @@ FRESH_HOURS_MAX: Final = 100
 
 
 class TopicDrop:
-    """Deletes topics that are empty. The caller has checked that this node leads. `leads` returns the term, or raises
-    if that has changed."""
+    """Deletes topics all of whose messages have ended. The caller has checked that this node leads. `leads` returns the
+    term, and raises a Problem unless the node may answer as leader at this moment."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class TopicDrop:
 
     async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
         """Remove the topic. Return DROPPED, or MISMATCH if it has another revision than `if_match`. Raises `not-empty`,
-        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if too many messages come.
-        """
+        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if messages come too
+        fast."""
         for _ in range(TRIES_MAX):
             pending, before = await self._counting.living(topic.number, leads)
             if pending:
@@ -80,8 +80,8 @@ class TopicDrop:
         )
 
     def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-        """Make a function that gives the command, or None if a unit of the topic may have come since the count. It is
-        called when the entry is put together, so that the entry's index is known."""
+        """Make a function that returns the command, or None if a unit of the topic may have come since the count
+        `before`. The proposer calls it when the entry is put together, so that the entry's index is known."""
 
         def judge() -> DropTopic | None:
             index = self._group.last_index
@@ -92,7 +92,8 @@ class TopicDrop:
         return judge
 
     def _unchanged(self, number: int, before: Extents) -> bool:
-        """True if no unit of the topic was appended since the hours were counted."""
+        """True if surely no unit of the topic was appended since the hours were counted. False also if too many units
+        are new to look at."""
         fresh = [*self._store.extents().grown_since(before)]
         if sum(units for _, _, units in fresh) > FRESH_MAX or len(fresh) > FRESH_HOURS_MAX:
             return False

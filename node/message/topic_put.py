@@ -22,7 +22,8 @@ def topic_named(store: Store, name: str) -> Topic:
 
 
 async def put_topic(store: Store, proposer: Proposer, term: Term, asked: TopicPut) -> TopicView:
-    """Create or change a topic (see TopicPort). The caller has asked that this node leads."""
+    """Create or change a topic (see TopicPort), and return it as it is then. Raises `revision-mismatch`,
+    `unknown-topic`, `invalid-field`. The caller has checked that this node leads."""
     name, create, if_match = asked.name, asked.create, asked.if_match
     topic = store.catalog.topic(name) if create else topic_named(store, name)
     if if_match == 0:  # no topic has revision 0, and in the command 0 means any

@@ -58,7 +58,7 @@ class FoundMessage(NamedTuple):
 
 
 def find(store: Store, id: str) -> FoundMessage:
-    """Find the message of this id. Raises `unknown-message`, also for text that is no id."""
+    """Find the message that has this id. Raises `unknown-message`, also for text that is no id."""
     try:
         named = decode_id(id)
     except BadId as bad:
@@ -75,8 +75,8 @@ def find(store: Store, id: str) -> FoundMessage:
 
 
 async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
-    """Return the message of this id and its history, as of one moment. The history is read in turns of the loop. If it
-    changed meanwhile it is read again."""
+    """Return the message of this id and its history, as of one moment. The history is read in pieces, and other work of
+    the loop goes between them. If the message changed meanwhile, the history is read again."""
     for _ in range(TELL_MAX):
         found = find(store, id)
         at = np.unique(np.array([found.home, found.place], np.uint64))
@@ -89,13 +89,13 @@ async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
 
 
 def _as_of(store: Store, places: U64) -> list[bytes]:
-    """The states of these units as bytes, so that they can be compared later."""
+    """The states of these units as bytes. If a later call returns the same bytes, the states have not changed."""
     found = store.states(places)
     return [each.tobytes() for each in (found.state, found.attempt, found.term, found.lease_end_ms)]
 
 
 def unknown_message() -> Problem:
-    """The Problem for a message that never was, or is gone."""
+    """The Problem for a message that never existed, or was removed after its retention."""
     return Problem("unknown-message", "no message has this id; it may be past its retention")
 
 
@@ -189,11 +189,11 @@ def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
 
 
 def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
-    """True if time and node of the hand-over of the lease in this row are known.
+    """True if time and node of a hand-over are known. Its lease is in this row of the history.
 
-    They are not known if only an extend by receipt recorded it. The same holds if the hand-over was planned and no
-    outcome says that it began. At its time the leader may have been dead or stalled. While a planned lease of this term
-    runs they count as known.
+    They are not known if only an extend by receipt recorded the lease. They are also not known if the hand-over was
+    planned and no outcome or extend shows that it began. At its time the leader may have been dead or stalled. While a
+    planned lease of this term runs they count as known.
     """
     lease = history[row]
     if lease["code"] & BY_RECEIPT:
@@ -218,13 +218,13 @@ def _moved_since(history: Settles) -> bool:
 def _made(
     history: Settles, leased_ahead: tuple[int, int] | None, now_ms: int | None, term: int
 ) -> tuple[Settles, bool]:
-    """The history without leases whose hand-overs were not made, and whether the hand-over of its newest lease has
+    """The history without leases whose hand-overs were not made, and True if the hand-over of the newest lease has
     begun.
 
-    A lease that was taken back led to no hand-over. The newest may not have begun yet. The leader knows that by
-    `leased_ahead`, whatever its clock shows (`now_ms` is None), because the clock may have gone back. Another node
-    takes a planned lease of this term for not begun until its time. A lease that an earlier leader planned counts as
-    begun.
+    A lease that was taken back led to no hand-over. The hand-over of the newest lease may not have begun yet. The
+    leader knows that by `leased_ahead`. It gives None for `now_ms`, because its clock may have gone back. For another
+    node, the hand-over of a planned lease of this term has not begun before its time. If an earlier leader planned the
+    lease, its hand-over counts as begun.
     """
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
@@ -240,7 +240,8 @@ def _made(
 
 
 def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
-    """The word for a message whose unit at its place is in this state. If it is pending, its due time decides."""
+    """The word that clients see for a message whose unit at its place is in this state. A pending one is scheduled or
+    ready, by its due time. A lease that has ended counts as pending."""
     if state == LEASED and lease_end_ms > now_ms:
         return STATES[LEASED].word
     if IS_PENDING[state] or state == LEASED:

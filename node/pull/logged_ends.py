@@ -21,14 +21,16 @@ _ATTEMPT: Final = np.uint64(0xA0761D6478BD642F)
 
 
 class LoggedEnds:
-    """One mark for each end, in one of a million slots. That is 8 MB, of which the kernel gives only pages that are
-    touched. If two hand-overs share a slot, the newer mark replaces the older one, and both may be written again."""
+    """A table of a million cells. A hash of each end (hand-over and outcome) is kept in the cell that the hash names.
+    The table has 8 MB, of which the kernel gives only pages that are touched. If two ends share a cell, the newer
+    replaces the older one, and both may be written to the log again."""
 
     def __init__(self) -> None:
         self._marks: U64 = np.zeros(1 << _SLOT_BITS, np.uint64)
 
     def first(self, named: ReceiptColumns, outcome: int) -> npt.NDArray[np.bool_]:
-        """True, [n], where this outcome of the hand-over is new here. All are remembered from now on."""
+        """True, shape [n], where this outcome of the hand-over is not remembered yet. All n are remembered from now
+        on."""
         marks = named.position * _SPREAD + named.term * _TERM + named.attempt * _ATTEMPT + np.uint64(outcome + 1)
         slots = marks >> np.uint64(64 - _SLOT_BITS)
         news: npt.NDArray[np.bool_] = self._marks[slots] != marks

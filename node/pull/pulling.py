@@ -69,7 +69,8 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Look:
-    """A search for a waiting pull of this subscription that wants one of its units. It may take several steps."""
+    """A search among the waiting pulls of a subscription for one that wants a unit of the subscription. It may take
+    several steps of the loop."""
 
     subscription: Subscription
     sleeping: Iterator[_Waiter]
@@ -78,7 +79,8 @@ class _Look:
 
 
 class Pulling:
-    """The pulls that wait, by subscription. The first that came is served first."""
+    """Serves the pulls of one term, and holds those that wait, by subscription. The pull that came first is served
+    first."""
 
     def __init__(
         self,
@@ -107,9 +109,9 @@ class Pulling:
         self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
     async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
-        """Hand over up to `asked.most` units, and wait for the first if there is none. While the topic does not exist
-        the pull waits for it. A topic that is deleted meanwhile may come again under another number. Raises `no-leader`
-        when the term ends."""
+        """Hand over up to `asked.most` units. If none is ready, wait up to `asked.wait_ms` for the first, and return no
+        delivery after that. While the topic does not exist, the pull waits for the topic, too. A topic that is deleted
+        meanwhile may come again under another number. Raises `no-leader` when the term ends."""
         loop = self._loop
         deadline = loop.time() + asked.wait_ms / 1000
         wanted = TagFilter.of(asked.tags)
@@ -144,8 +146,8 @@ class Pulling:
             await self._wait(subscription, wanted, left_s)
 
     def _take(self, subscription: Subscription, asked: PullAsked, wanted: TagFilter | None, *, again: bool) -> HandOver:
-        """Hand over ready units, perhaps none. Let the term step if other pulls may find more. `again` is False in the
-        pull's first look."""
+        """Hand over ready units, perhaps none. Poke the term if other pulls may find more units. `again` is False if
+        the pull looks for units for the first time."""
         lease_ms = asked.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._clock.now_ms(), self._term.trusted()
         began_s = self._loop.time()
@@ -167,9 +169,9 @@ class Pulling:
         return hand_over
 
     def wake(self) -> bool:
-        """Wake one waiting pull for each topic that has units which the pull wants. That pull lets the term step, which
-        wakes the next. Only topics with something new are looked at. Return True if a pull was woken: it may be
-        refused, so the caller must call this again."""
+        """For each topic, wake one waiting pull that wants one of the topic's ready units. That pull pokes the term,
+        whose next step wakes the next pull. Only topics with new units are looked at. Return True if a pull was woken:
+        it may be refused, so the caller must call this again."""
         for subscription in self._handing_over.waited.take():
             self._look_at(subscription)
         again: list[Subscription] = []
@@ -195,15 +197,16 @@ class Pulling:
         return bool(again)
 
     def _look_at(self, subscription: Subscription) -> None:
-        """Note that the subscription may have new units. A look at it that is under way may have passed them."""
+        """Note that the subscription may have new units. If a look at it is under way, it may have passed these and is
+        repeated."""
         self._look[subscription] = None
         if self._left is not None and self._left.subscription == subscription:
             self._left.changed = True
 
     def _wake_one(self, subscription: Subscription, waiters: Iterable[_Waiter], until_s: float) -> bool:
-        """Wake the first of these pulls that sleeps and wants one of the units. If there is no time left at `until_s`,
-        keep the look for the next step. Return True if a pull was found that wants a unit, or if the look must be
-        repeated."""
+        """Wake the first of these pulls that sleeps and wants one of the subscription's units. If the look is not done
+        at `until_s` (loop time), go on with it in the next step. Return True if a pull was found that wants a unit, or
+        if the look must be repeated."""
         look, self._left = self._left, None
         if look is None or look.subscription != subscription:
             look = _Look(subscription, iter(self._in_line(subscription, waiters)), {})
@@ -227,16 +230,16 @@ class Pulling:
         return look.changed or any(look.found.values())
 
     def _in_line(self, subscription: Subscription, waiters: Iterable[_Waiter]) -> list[_Waiter]:
-        """The pulls in the order in which to look for them: as they came. After a rest, pulls without a filter come
-        first, and then filters from the one at which the looks stopped. Otherwise the last filters would never get a
-        look."""
+        """The waiting pulls in the order in which units are looked for on their behalf: as they came. After a rest,
+        pulls without a filter come first, and then filters from the one at which the looks stopped. Otherwise the last
+        filters would never get a look."""
         stopped = self._stopped.pop(subscription, None)
         if stopped is None:
             return list(waiters)
         return sorted(waiters, key=lambda each: 0 if each.wanted is None else 1 if each.number >= stopped else 2)
 
     def _owe(self, subscription: Subscription, seconds: float) -> None:
-        """Add REST times so many seconds of looks to the rest that the subscription's filters owe."""
+        """Make the subscription's filters rest for REST times `seconds` more, because their looks took so long."""
         now_s = self._loop.time()
         until_s = max(now_s, self._paid_s.get(subscription, 0.0)) + REST * seconds
         self._paid_s[subscription] = min(until_s, now_s + REST_MOST_S)
@@ -247,7 +250,7 @@ class Pulling:
             self._loop.call_at(self._paid_s[subscription], self._rested, subscription)
 
     def _rested(self, subscription: Subscription) -> None:
-        """Let the subscription's filters look again."""
+        """End the rest of the subscription's filters: they may look again."""
         self._resting.discard(subscription)
         if subscription in self._waiters:
             self._look_at(subscription)
@@ -272,7 +275,8 @@ class Pulling:
 
     async def _wait(self, subscription: Subscription, wanted: TagFilter | None, left_s: float) -> None:
         """Wait until the subscription may have units for this pull, `left_s` have passed, or the topic is deleted.
-        Raises `no-leader` when the term ends, and `over-limit`."""
+        Raises `no-leader` when the term ends, and `over-limit` if pulls with too many different filters wait for the
+        topic."""
         self._term.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(subscription, wanted, 1)
@@ -296,17 +300,18 @@ class Pulling:
 
     def _looks_later(self, subscription: Subscription, wanted: TagFilter | None) -> bool:
         """True if a new pull with this filter must wait for its first look, because the subscription's filters rest. A
-        pull that may not wait, because too many filters do, looks at once: it is refused only if there is nothing for
-        it."""
+        pull that may not wait, because too many different filters wait, looks at once. So it is refused only if it
+        finds no unit."""
         return wanted is not None and subscription in self._resting and self._has_room(subscription, wanted)
 
     def _has_room(self, subscription: Subscription, wanted: TagFilter) -> bool:
-        """True if a pull with this filter may wait."""
+        """True if a pull with this filter may wait: a pull with the same filter waits already, or fewer than
+        FILTERS_MAX different filters do."""
         return (subscription, wanted) in self._alike or self._different[subscription] < FILTERS_MAX
 
     def _count(self, subscription: Subscription, wanted: TagFilter | None, change: int) -> None:
-        """Count one pull with this filter more (`change` 1) or less (-1). Raises `over-limit` if it would be one filter
-        too many."""
+        """Count one waiting pull with this filter more (`change` 1) or less (-1). Raises `over-limit` if more than
+        FILTERS_MAX different filters would wait for the topic."""
         if wanted is None:
             return
         if not self._has_room(subscription, wanted):
@@ -321,9 +326,9 @@ class Pulling:
         self._handing_over.set_waiting(self._filters)
 
     async def _leased(self, hand_over: HandOver, gone: Gone) -> HandOver:
-        """Wait for the Lease of a strict hand-over. Return the hand-over with those units that may still go, perhaps
-        none. Raises `no-leader` when the term ends, or if the Lease is not written in time. Then nothing was handed
-        over, and the units' leases are taken back."""
+        """Wait for the Lease of a strict hand-over. Return the hand-over with those units that may still be handed
+        over, perhaps none. Raises `no-leader` when the term ends, or if the Lease is not applied within LEASE_WAIT_S.
+        In both cases nothing was handed over, and the units' leases are taken back."""
         strict = self._handing_over.strict
         try:
             async with asyncio.timeout(LEASE_WAIT_S):
@@ -338,8 +343,8 @@ class Pulling:
             self._term.poke()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> Deliveries:
-        """Make the answer to the consumer. Write the starts to the delivery log first, so that they are there before
-        the first byte leaves."""
+        """Make the answer to the consumer. Before that, write the start of each hand-over to the delivery log, so that
+        it is there before the first byte leaves."""
         term, at_ms = self._term, hand_over.handed_over_ms
         records = self._store.record_rows(hand_over.position, hand_over.units)
         self._delivery_log.start(

@@ -1,6 +1,6 @@
 """Looks at many units of which many may have ended. The state of an ended unit may stand on a page of its own. The page
-must then be read from the hour's states files (storage/state/unit_states.py), in 0.03 ms. So the looks go by pieces,
-and other work of the loop goes between them."""
+must then be read from the hour's states files (storage/state/unit_states.py), in 0.03 ms. So units are looked at in
+pieces, and the loop does other work between two pieces."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ LOOK_UNITS: Final = 128
 LOOK_HOURS: Final = 4
 
 Done = Callable[[Store, U64, StateColumns, npt.NDArray[np.bool_]], npt.NDArray[np.bool_]]
-"""done(store, positions, states, same) returns, [n], where a hand-over did what is asked. `states` are those of the
-positions. `same` is True where the newest settle record is of this very hand-over."""
+"""done(store, positions, states, same) returns a boolean array, shape [n]: True where the hand-over had the outcome
+that the caller looks for, such as an ack. `states` are those of the units at `positions`. `same` is True where the
+newest settle record is of the hand-over that the receipt names."""
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
@@ -43,8 +44,8 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
 
 
 def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArray[np.bool_]]:
-    """Return, [n], where `done` says of the unit's state that the hand-over did what is asked. There is at least
-    one."""
+    """Return a boolean array, shape [n], n > 0: for each hand-over in `named`, the answer of `done` about the state of
+    its unit."""
     found = np.zeros(len(named), np.bool_)
     for rows in pieces_of(named.position):
         positions = named.position[rows]
@@ -56,8 +57,8 @@ def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArr
 
 
 def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
-    """Return, [n], where the settle records say that the consumer gave the message back by this hand-over. There is at
-    least one.
+    """Return a boolean array, shape [n], n > 0: True where the settle records say that a nack of this hand-over
+    counted.
 
     After that the message stands at another position, so the newest record of the unit does not show it. With this
     look-up a client whose answer was lost still learns that its nack counted. (term, attempt) names one hand-over of a
@@ -80,8 +81,8 @@ def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray
 
 
 def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
-    """Return the homes of the messages that stand at these positions. For a moved message whose hour is not in memory
-    it is read from the record."""
+    """Return the homes of the messages that stand at these positions. If a message was moved and its hour is not in
+    memory, its home is read from its record."""
     homes = np.empty(len(positions), np.uint64)
     for rows in pieces_of(positions):
         homes[rows] = store.homes(positions[rows])

@@ -63,18 +63,19 @@ EXTENDED_AT_ONCE: Final = 1_000
 
 
 def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
-    """True, [n], for units about which only an entry can tell: those that have not ended, and unknown ones."""
+    """True, shape [n], for units whose result only a command in an entry can tell. They have not ended at their
+    position, or this node does not know them."""
     asks: npt.NDArray[np.bool_] = LIVES_HERE[state] | (state == UNKNOWN)
     return asks
 
 
 def _weight(named: ReceiptColumns) -> int | None:
-    """The weight of a request in an entry. None stands for its number of rows."""
+    """The weight of a request in an entry. None means that the weight is its number of rows."""
     return UNLOOKED_WEIGHT * len(named) if len(named) <= FEW else None
 
 
 class Settling:
-    """Acks, nacks and extends on one node. The caller has checked that it leads.
+    """Answers acks, nacks and extends on one node. The caller has checked that the node leads.
 
     Once a command is proposed, it takes effect and is logged even if the client goes away. If the client goes away
     before, nothing is proposed.
@@ -100,14 +101,14 @@ class Settling:
         self._noted = LoggedEnds()
 
     async def ack(self, term: Term, topic: Topic, claims: bytes) -> Settled:
-        """Settle hand-overs. Each result is SETTLED or STALE, or INVALID for a receipt of another topic. `claims` are
-        the packed columns of the receipts."""
+        """End hand-overs as acked. Each result is SETTLED or STALE, or INVALID for a receipt of another topic. `claims`
+        are the packed columns of the receipts."""
         ours, named = _of_topic(topic, claims)
         return _settled(ours, await self._acked(term, topic, named))
 
     async def _acked(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """Return the result of each ack. If a unit has ended at its position, the result is known and can never change.
-        Such acks go in no entry, because every node would have to read a page of states for each."""
+        """Return the result of each ack. If a unit has ended at its position, its state tells the result, which can
+        never change. Such acks go in no entry, because every node would have to read a page of states for each."""
         to_ask = _to_ask(await self._look(named))
         asked: asyncio.Future[U8] | None = None
         if to_ask.any():
@@ -123,8 +124,8 @@ class Settling:
         return results
 
     async def _acked_before(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """Return the results of acks of units that have ended. They are logged here, because an earlier leader may have
-        died before it logged them."""
+        """Return the results of acks of units that have ended. The ends of these hand-overs are written to the delivery
+        log here, because an earlier leader may have died before it wrote them."""
         acked = await in_turns(done_by(self._store, named, _delivered))
         self._counters.acked += int(np.count_nonzero(acked))
         await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != term.term)), DELIVERED))
@@ -152,8 +153,8 @@ class Settling:
         result.add_done_callback(known)
 
     async def _look(self, named: ReceiptColumns) -> U8:
-        """Return the states of the units. If they are in memory this takes no turn of the loop. Up to FEW units are not
-        looked at and all count as open."""
+        """Return the states of the units. If the states are in memory, the loop does no other work meanwhile. If there
+        are at most FEW units, they are not looked at, and LEASED is returned for each."""
         if len(named) <= FEW:
             return np.full(len(named), LEASED, np.uint8)
         return await in_turns(states_of(self._store, named.position))
@@ -163,7 +164,7 @@ class Settling:
     ) -> Settled:
         """Give messages back, with results as `ack` has them. A message is due again after `delay_ms`, or by the retry
         policy if that is None. `counted` is False for a hand-over that reached no consumer. If leadership is lost after
-        some were proposed, the results of the others are NOT_KNOWN."""
+        some nacks were proposed, the results of the others are NOT_KNOWN."""
         ours, named = _of_topic(topic, claims)
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
@@ -188,8 +189,8 @@ class Settling:
         return _settled(ours, results, refused)
 
     async def extend(self, term: Term, topic: Topic, claims: bytes, lease_ms: int | None) -> Settled:
-        """Make leases longer, with results as `nack` has them. They end `lease_ms` from now. If that is None, the
-        topic's lease time is used."""
+        """Make leases longer, with results as `nack` has them. The leases then end `lease_ms` from now. If that is
+        None, the topic's lease time is used."""
         ours, named = _of_topic(topic, claims)
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
@@ -233,7 +234,8 @@ class Settling:
         self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)
 
     def _log_in_pieces(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> Pieces[None]:
-        """Do `_log_ends` for many that ended long ago, by pieces: their homes may have to be read."""
+        """Call `_log_ends` for hand-overs of units that have ended, in pieces, because their homes may have to be
+        read."""
         for rows in pieces_of(ended.position):
             self._log_ends(topic, ended.select(rows), outcome, code)
             yield
@@ -264,7 +266,7 @@ class Settling:
 
 
 def _of_topic(topic: Topic, claims: bytes) -> tuple[npt.NDArray[np.bool_], ReceiptColumns]:
-    """Mark the claims of this topic, and return the hand-overs that those name."""
+    """Return a boolean array that is True for the claims of this topic, and the hand-overs that these claims name."""
     named = ReceiptColumns.of(claims)
     ours: npt.NDArray[np.bool_] = named.topic == topic.number
     return ours, named if ours.all() else named.select(ours)

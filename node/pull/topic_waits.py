@@ -9,7 +9,7 @@ from api.port.loop_turn import Crowd
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
-    """End a wait. One that has ended stays as it is."""
+    """End a wait by its future. If the wait has ended already, do nothing."""
     if not waiter.done():
         waiter.set_result(None)
 

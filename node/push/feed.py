@@ -3,14 +3,14 @@
     dispatcher's window -- stage --> lanes -- take, hand_over_staged --> PushWork to the wire -- PushDone --> outcome
                             (lanes.py)       a lease of timeout + 5 s    (node/push_wire)                 (outcomes.py)
 
-A unit is staged before it is handed over, because only its record names its receiver, and that may have no free slot.
-Staged units are bounded per topic and in all (`[push] staged_*`), so a million due units of a topic cost no more than a
-thousand. Units beyond the bound wait in the windows. The lease begins when a slot is free, right before the attempt.
-When the connection is open, the wire asks once more if this node may act (TrustWindow).
+A unit is staged before it is handed over, because only its record names its receiver. There may be no room for another
+attempt to this receiver. Staged units are bounded per topic and in all (`[push] staged_*`), so a million due units of a
+topic cost no more than a thousand. Units beyond the bound wait in the windows. The lease begins when there is room for
+the attempt, right before it. When the connection is open, the wire asks once more if this node may act (TrustWindow).
 
 All work is in `turn`, which the leader calls after each of its steps. The pump also calls it itself, a moment after
-attempts have ended. When much is ready it waits a few milliseconds first, so that one look at the settle records fills
-many slots. An attempt has no task of asyncio.
+attempts have ended. When much is ready it waits a few milliseconds first, so that one look at the settle records serves
+many attempts. An attempt has no task of asyncio.
 
 When the term ends, staged units are forgotten: they are still open in the settle records. Attempts on the wire go on,
 and their outcomes are sent to the next leader.
@@ -60,7 +60,7 @@ REST_MOST_S: Final = 0.010
 BEHIND_S: Final = 0.1
 #: About so many units are handed over in one turn of the pump, at 30 us each.
 SENT_A_TURN: Final = 256
-#: After an attempt ended, the pump waits this long before it fills the slot, because others may end meanwhile.
+#: After an attempt ended, the pump waits this long before it begins another one, because others may end meanwhile.
 GATHER_S: Final = 0.002
 #: When to try again units that may not be handed over for the moment (no trust, or the stop rule).
 AGAIN_S: Final = 0.02
@@ -72,7 +72,7 @@ PASS_ON_S: Final = 5.0
 
 class PushFeed:
     """Pushes the messages of one group on this node, through all its terms as leader. `window` says until when the push
-    wire may begin attempts. `attempts` has those on the wire."""
+    wire may begin attempts. `attempts` has the attempts that are on the wire."""
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class PushFeed:
 
     @property
     def on_wire(self) -> int:
-        """Attempts under way."""
+        """The number of attempts on the wire."""
         return self._lanes.on_wire - self._plans.waiting
 
     @property
     def staged(self) -> int:
-        """Ready units that wait for a receiver."""
+        """The number of staged units that wait in the lanes."""
         return self._lanes.staged
 
     # -- life
@@ -132,7 +132,7 @@ class PushFeed:
         self._receivers.attach(self._group, self._window, self._done)
 
     def begin(self, term: Term) -> None:
-        """Push what is ready: this node leads."""
+        """Begin to push ready units, because this node leads."""
         self._term = term
 
     def end(self) -> None:
@@ -153,8 +153,8 @@ class PushFeed:
             await self._outcomes.settled()
 
     async def drain(self) -> None:
-        """Begin no attempt any more, and wait until those on the wire have ended and their outcomes are written. Waits
-        at most DRAIN_S for the first and PASS_ON_S for the second."""
+        """Begin no attempt any more. Wait at most DRAIN_S until the attempts on the wire have ended. Then wait at most
+        PASS_ON_S until their outcomes are written."""
         self._draining = True
         with suppress(TimeoutError):  # leases of the rest end, and their messages come again
             async with asyncio.timeout(DRAIN_S):
@@ -177,8 +177,9 @@ class PushFeed:
     # -- the pump
 
     def turn(self, now_ms: int) -> None:
-        """Stage units that have room, and hand over those that may go. Cheap when nothing is ready. While the pump
-        rests this only sees to a later turn, so that units that come meanwhile share one look at the settle records."""
+        """Stage as many ready units as the bounds allow, and hand over the staged units that may be sent now. Cheap
+        when nothing is ready. While the pump rests, this only asks for a turn after the rest. So the units that come
+        meanwhile share one look at the settle records."""
         if self._loop.time() >= self._rests_until_s:
             self._turn(now_ms)
         else:
@@ -206,9 +207,9 @@ class PushFeed:
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
     def _hand_over(self, term: Term, now_ms: int) -> tuple[int, float]:
-        """Hand over staged units for which slots are free, with one look at the settle records for each timeout. Return
-        how many units were dealt with, and how many seconds were spent on sending them. Units of strict topics are
-        planned. They are sent when their Leases are applied and their time has come."""
+        """Hand over staged units for whose attempts there is room, with one look at the settle records for each
+        timeout. Units of strict topics are planned: they are sent when their Leases are applied and their time has
+        come. Return how many units are no longer staged, and how many seconds it took to send them."""
         if not self._lanes.staged:
             return 0, 0.0
         if not term.handing_over.strict.subscriptions and not (term.trusted() and term.handing_over.allows(now_ms)):
@@ -246,16 +247,17 @@ class PushFeed:
         return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
-        """Follow the Lease of a planned push, which is applied."""
+        """Tell the planned push that its Lease is applied (see PlannedSends)."""
         if self._term is not None:
             self._plans.leased(self._term, hand_over)
 
     def unplan(self) -> None:
-        """Give up all planned pushes and free their slots, because leadership is about to be given away."""
+        """Give up all planned pushes, which count as attempts no longer, because leadership is about to be given
+        away."""
         self._plans.clear()
 
     def _freed(self) -> None:
-        """Fill the slots again that planned pushes gave back without being sent."""
+        """Take a turn soon, because planned pushes were given up and there is room for other attempts."""
         if not self.on_wire:
             self._quiet.set()
         self._pump_in(GATHER_S)
@@ -268,8 +270,8 @@ class PushFeed:
         now_ms: int,
         went: list[tuple[HandOver, list[StagedUnit]]],
     ) -> list[StagedUnit]:
-        """Hand over the units that may go, topic by topic, and add them to `went`. Return those that may not go for the
-        moment."""
+        """Hand over these units topic by topic, and add each hand-over with its units to `went`. Return the units that
+        stay staged."""
         left: list[StagedUnit] = []
         units.sort(key=_subscription)
         for subscription, group in groupby(units, key=_subscription):
@@ -284,7 +286,8 @@ class PushFeed:
         return left
 
     def _begin(self, term: Term, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
-        """Write units that were handed over to the delivery log, then send them."""
+        """Write the start of each of these hand-overs to the delivery log, then give their attempts to the push
+        wire."""
         records = [unit.record for _, units in went for unit in units]
         homes = np.array([record.position for record in records], np.uint64)
         random = np.array([record.random for record in records], np.uint64)
@@ -340,8 +343,8 @@ class PushFeed:
         )
 
     def _done(self, done: PushDone) -> None:
-        """Take the outcome of an attempt, and free its slot. A failure of the receiver is a code in `done`. So an
-        exception here is a fault of the node, and ends it."""
+        """Take the outcome of an attempt, which leaves room for another one. A failure of the receiver is a code in
+        `done`. So an exception here is a fault of the node, and ends the node."""
         attempt = self.attempts.pop(done.number, None)
         if attempt is None:  # reported twice, or never begun here
             return

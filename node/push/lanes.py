@@ -3,22 +3,22 @@
     topic's units ---> lane of receiver A:  topic 1 [u u u]   topic 4 [u]      <- taken in turn
                   '--> lane of receiver B:  topic 1 [u u]                      <- lanes taken in turn
 
-There is no queue before the lanes, so a receiver that hangs holds up only its own messages. A slot is the right to one
-attempt on the wire. Each lane has two bounds: `per_target` slots, and as many as are free in all. Switches share
-a buffer by the second one. If n receivers hang, each has total / (n + 1) slots, and as many are free. So a receiver
-that answers always finds some, however many hang.
+There is no queue before the lanes, so a receiver that hangs holds up only its own messages. A lane may have
+`per_target` attempts on the wire, and never more than there is room for in all. Switches share a buffer by the second
+rule. If n receivers hang, each has total / (n + 1) attempts on the wire, and as many more may begin. So a receiver that
+answers always finds room for some, however many hang.
 
-A client that names receivers may name many. A receiver without a success in the last minute is on trial
-(trial.py). So a topic with 2,000 receivers that hang does not hold the loop, and takes no slots of other topics
-or of receivers that answer.
+A client that names receivers may name many. A receiver without a success in the last minute is on trial (trial.py). So
+a topic with 2,000 receivers that hang does not hold the loop. It takes no room for attempts from other topics or from
+receivers that answer.
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are costly: each moves its message on every node, and a
 receiver that refuses connections can fail thousands of times a second. So every ILL_MS a few attempts to ill receivers
 begin together, and their failures share an entry. Their other messages wait in the windows, cost nothing and use up no
-attempts. An ill receiver has a tenth of `per_target` slots. A single success makes it well.
+attempts. An ill receiver has at most a tenth of `per_target` attempts on the wire. A single success makes it well.
 
 Staged units are bounded by the same rule: a topic has at most as many as may still be staged in all. If a receiver
-takes no more, its units may fill its topic's share. Only then do the topic's units for other receivers wait, too.
+hangs, units for it may fill its topic's share. Only then do the topic's units for other receivers wait, too.
 
 Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wire.
 """
@@ -94,7 +94,7 @@ class Lane:
             queue.append(unit)
 
     def next(self, subscription: Subscription) -> StagedUnit:
-        """Remove and return the subscription's next unit. The lane's other subscriptions have their turn before it."""
+        """Remove and return the subscription's next unit. Its turn comes again after the lane's other subscriptions."""
         queue = self.queues.pop(subscription)
         unit = queue.popleft()
         if queue:
@@ -104,7 +104,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many units may be on the wire and staged."""
+    """How many attempts may be on the wire, per receiver and in all, and how many units may be staged."""
 
     per_target: int = 100
     total: int = 2_000
@@ -146,7 +146,7 @@ class Lanes:
         return put_back
 
     def revision(self, subscription: Subscription) -> int | None:
-        """The subscription's revision when its oldest staged unit was staged. None if it has no staged unit."""
+        """The topic's revision when the subscription's oldest staged unit was staged. None if no unit is staged."""
         return self._revisions.get(subscription)
 
     @property
@@ -172,16 +172,16 @@ class Lanes:
         self._add(unit, first=False)
 
     def put_back(self, units: list[StagedUnit]) -> None:
-        """Put taken units back that may not go now: off the wire, and first of their subscription, in the same
-        order."""
+        """Put units back that `take` returned and that may not be sent now. They are off the wire, and come first of
+        their subscription, in the same order."""
         for unit in reversed(units):
             self.done(unit, 0)
             self._add(unit, first=True)
             self._put_back.add(unit.subscription)
 
     def take(self, now_ms: int, most: int = UNITS_MAX) -> list[StagedUnit]:
-        """Take about `most` units that may go now, from one lane after the other. Each is on the wire until `done` or
-        `put_back`."""
+        """Take about `most` units for whose attempts there is room, from one lane after the other. Each counts as on
+        the wire until `done` or `put_back`."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
         while self._round and self._free and len(taken) < most:
@@ -204,7 +204,7 @@ class Lanes:
         return taken
 
     def _take_trials(self, now_ms: int, blocked: list[Lane]) -> list[StagedUnit]:
-        """Take units for receivers on trial, from one topic after the other."""
+        """Take units for receivers on trial, from one topic after the other. Add lanes without room to `blocked`."""
         trials, taken = self._trials, list[StagedUnit]()
         trials.begin_moment(now_ms)
         subscriptions = trials.subscriptions()
@@ -262,7 +262,7 @@ class Lanes:
         return self._bounds.total - self.on_wire
 
     def _pausing(self, now_ms: int) -> bool:
-        """True until ILL_MS after attempts to ill receivers. Between two terms the clock may go back by hours."""
+        """True until ILL_MS after attempts to ill receivers began. Between terms the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
 
     def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:
@@ -332,12 +332,12 @@ class Lanes:
         return unit
 
     def _wait(self, lane: Lane) -> None:
-        """Let the lane wait for a trial."""
+        """Put the lane, whose receiver is on trial, among those that wait for an attempt."""
         lane.queued = lane.waits = True
         self._trials.wait(lane, lane.queues)
 
     def _leave(self, lane: Lane) -> None:
-        """Let the lane wait for no trial any more. The caller puts it into another line."""
+        """Take the lane out of those that wait for a trial. The caller puts it into another line."""
         lane.waits = False
         self._trials.leave(lane, lane.queues)
 
@@ -366,7 +366,7 @@ class Lanes:
             self._forget(lane)
 
     def _forget(self, lane: Lane) -> None:
-        """Forget an idle lane, but not for a while if its receiver failed lately, because its messages come again."""
+        """Forget an idle lane. If its receiver failed lately, first keep it for a while: its messages come again."""
         if not lane.failing:
             self._lanes.pop(lane.origin, None)
             return

@@ -1,5 +1,5 @@
-"""Gets the outcomes of push attempts recorded. While this node leads it proposes them itself. Later it sends them to
-the new leader, with the receipts of the hand-overs and all that the receivers said.
+"""Sees to it that the outcomes of push attempts are recorded. While this node leads it proposes them itself. When it
+leads no more it sends them to the new leader, with the receipts of the hand-overs and the receivers' answers.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
                                       '--- deposed --> PeerPort.outcomes to the leader, and there
@@ -107,7 +107,7 @@ class Outcomes:
         return not self._new and self._writing is None and not self._passing
 
     async def settled(self) -> None:
-        """Wait until `quiet` is True."""
+        """Wait until no outcome waits (see `quiet`)."""
         while tasks := [task for task in (self._writing, *self._passing) if task is not None]:
             await asyncio.wait(tasks)
 
@@ -121,7 +121,8 @@ class Outcomes:
     # -- writing
 
     async def _write(self) -> None:
-        """Write all that ended, batch by batch."""
+        """Write the outcomes that wait to the delivery log and propose them, batch by batch. A batch whose proposal
+        fails goes to `_pass_on`."""
         try:
             while self._new:
                 await asyncio.sleep(GATHER_S)
@@ -179,8 +180,8 @@ class Outcomes:
         self._topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
-        """Make the Fail. The retry policies decide about each failure. An attempt that was never sent (STOPPED) says
-        nothing of its receiver. It does not count, and its message is due at once."""
+        """Make the Fail for these outcomes. The retry policies decide the fate of each message. An attempt that was
+        never sent (STOPPED) says nothing of its receiver. It does not count, and its message is due at once."""
         now_ms = self._clock.now_ms()
         fails = FailColumns(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):

@@ -1,8 +1,8 @@
-"""Planned pushes of strict topics: they are leased ahead, or about to be, and wait for their time. Each has a slot of
-its receiver.
+"""Planned pushes of strict topics: they are leased ahead, or about to be, and wait for their time. Each counts as an
+attempt on the wire to its receiver already.
 
     add -- Lease committed --> waits for its time -- trusted, still planned --> sent
-                                      '-- withdrawn, its topic changed, too late --> lease taken back, slot free
+                                      '-- withdrawn, its topic changed, too late --> lease taken back, off the wire
 
 A timer of their own (node/runtime/step_alarm.py) wakes for each due time, so no other work of the pump delays them. If
 trust is missing at that time, the push is tried again for LATE_MOST_MS. Its lease is long enough for that and for the
@@ -54,7 +54,7 @@ class _Plan(NamedTuple):
 
 class PlannedSends:
     """The planned pushes of one node in its present term. `send` is called with pushes that begin now. `freed` is
-    called when slots are free again without a push."""
+    called when pushes were given up, so that there is room for other attempts."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class PlannedSends:
     def plan(
         self, term: Term, units: list[StagedUnit], lease_ms: int, now_ms: int
     ) -> tuple[list[StagedUnit], list[StagedUnit]]:
-        """Plan the units of strict topics among these units, each of which has a slot. Return the units of other
-        topics, and those that cannot be planned for the moment."""
+        """Plan the units of strict topics among these units, each of which counts as an attempt already. Return the
+        units of other topics, and the units of strict topics that cannot be planned for the moment."""
         handing_over = term.handing_over
         others: list[StagedUnit] = []
         left: list[StagedUnit] = []
@@ -106,7 +106,8 @@ class PlannedSends:
         return others, left
 
     def leased(self, term: Term, hand_over: HandOver) -> None:
-        """Let a planned push wait for its time. Its Lease is applied."""
+        """Note that the Lease of this planned push is applied: it is sent when its time comes. Also set how early units
+        are leased, by how long Leases take."""
         leasing = self._leasing.pop(hand_over.strict, None)
         if leasing is None:  # `clear` gave it up meanwhile
             return
@@ -121,8 +122,8 @@ class PlannedSends:
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:
-        """Give up all planned pushes and free their slots, because the term is over or is about to be. The caller sees
-        to their leases."""
+        """Give up all planned pushes, which leaves room for other attempts, because the term is over or is about to be.
+        The caller takes back their leases if the term goes on."""
         plans = [plan.units for plan in self._leased] + [units for _, _, units in self._leasing.values()]
         self._leasing.clear()
         self._leased.clear()
@@ -133,7 +134,7 @@ class PlannedSends:
             self._free(units)
 
     def _send_due(self, term: Term) -> int | None:
-        """Send the pushes that are due. Return when to look again (ms), None if none waits."""
+        """Send the pushes whose time has come. Return when to look again (ms), None if no leased push waits."""
         now_ms = self._clock.now_ms()
         went: Went = []
         while self._leased and self._leased[0].send_ms <= now_ms:
@@ -150,7 +151,7 @@ class PlannedSends:
 
     def _begin(self, term: Term, plan: _Plan, now_ms: int, *, late: bool) -> Went:
         """Begin the hand-over of those units of a plan that may be sent now. Take back the leases of the others.
-        `late`: none may be sent."""
+        `late`: it is too late to send any of them."""
         strict = term.handing_over.strict
         goes = np.array([not late and self._unchanged(unit) for unit in plan.units], np.bool_)
         begun = strict.begin(plan.hand_over.select(goes), now_ms)

@@ -1,7 +1,7 @@
 """Stages ready units: reads their records and puts the units into the lanes of their receivers.
 
 Each turn of the pump stages a few units of each of the next TOPICS_A_TURN topics that have ready units and room. A
-topic that may stage no more is left out until a unit of it has gone.
+topic at its bound of staged units is left out until units leave the lanes and it is below its bound again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Bite = tuple[Topic, Subscription, U64]
 
 
 class Staging:
-    """Stages the units of one node, through all its terms as leader. `more` is True if the last turn left topics that
-    have room for more."""
+    """Stages the units of one node, through all its terms as leader. `more` is True if the last turn left units that
+    may be staged at once."""
 
     def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class Staging:
 
     def turn(self, term: Term, now_ms: int) -> bool:
         """Unstage units that ended or whose topic changed, and stage some units of each of the next topics. Return True
-        if there was any."""
+        if any unit was unstaged or staged."""
         went_back = self._look_for_changes(term)
         handing_over, lease_ahead = term.handing_over, term.handing_over.lease_ahead
         went_back |= self._take_back_ended(handing_over, now_ms)
@@ -89,9 +89,9 @@ class Staging:
         return went_back or bool(bites)
 
     def _take_back_ended(self, handing_over: HandingOver, now_ms: int) -> bool:
-        """Look again at all staged units of topics in which many of those ended. An ended unit takes the place of
-        another one, and would be found only when its receiver has a slot for it. Return True if there were such
-        topics."""
+        """Unstage all units of each topic in which many staged units have ended. The ended ones are forgotten.
+        Otherwise they would count against the bounds until there is room for an attempt to their receiver. Return True
+        if there were such topics."""
         went_back = False
         for subscription, count in handing_over.staged.take_ended().items():
             if count * ENDED_MOST >= self._lanes.units(subscription):
@@ -100,8 +100,8 @@ class Staging:
         return went_back
 
     def _give_room(self, handing_over: HandingOver) -> bool:
-        """After units have gone, put topics back in line that may stage units again. A few topics are looked at each
-        time. Return True if there are more to look at."""
+        """When units have left the lanes, put topics back in line that may stage units again. A few topics are looked
+        at in each call. Return True if there are more to look at."""
         if self._lanes.take_freed():
             self._to_look = len(self._short)
         if not self._lanes.left:
@@ -116,9 +116,9 @@ class Staging:
         return self._to_look > 0
 
     def _look_for_changes(self, term: Term) -> bool:
-        """Unstage units of topics whose settings changed, because their target may be another one now, or none. Also
-        look at topics of which units were put back into the lanes: they may have been on the wire when the settings
-        changed. Return True if any were unstaged."""
+        """Unstage units of topics whose settings changed, because their target may be another one now, or none. Also do
+        so for topics of which units were put back into the lanes. These units may have been out of the lanes when the
+        settings changed. Return True if any were unstaged."""
         went_back = False
         for subscription in self._changed | self._lanes.take_put_back():
             topic = self._store.catalog.topic_by_number(topic_of(subscription))

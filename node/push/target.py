@@ -111,8 +111,8 @@ def _same_origin(text: str, origin: Origin) -> bool:
 
 
 class Targets:
-    """Keeps targets by the topic, its revision and the message's own target. `timeout_ms` holds for targets without a
-    timeout."""
+    """Keeps targets by the topic, its revision and the message's own target. `timeout_ms` is the timeout of targets for
+    which message and topic name none."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms

@@ -2,8 +2,8 @@
 
 A client that names receivers may name many of them, so attempts to receivers on trial are bounded in three ways:
 
-- A tenth of all slots is never used for them.
-- One topic may have at most TRIALS such attempts for each free slot.
+- A tenth of all attempts that may be on the wire at a time is never used for them.
+- One topic may have at most TRIALS such attempts for each attempt that there is room for.
 - Only a few begin together, because each may need a new connection, which holds the loop for 0.5 ms. The 2,300
   receivers of one batch once held back all pulls and pushes for 0.1 s.
 
@@ -25,7 +25,7 @@ from storage.tables.topic import Subscription
 L = TypeVar("L")
 
 TRIALS: Final = 3
-"""A topic may have so many attempts to receivers on trial for each slot that is free."""
+"""A topic may have so many attempts to receivers on trial for each attempt that there is room for."""
 
 MOMENT_MS: Final = 16
 """A moment: the time from one group of attempts that begin together to the next."""
@@ -41,7 +41,8 @@ LOOK_TOPICS: Final = 128
 
 
 class Trials(Generic[L]):
-    """The trials of one node, which has `total` slots. L is the caller's type of a lane."""
+    """The attempts of one node to receivers on trial, and the lanes that wait for one. `total` is how many attempts of
+    any kind may be on the wire at a time. L is the caller's type of a lane."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -56,11 +57,12 @@ class Trials(Generic[L]):
             self._begun.clear()
 
     def has_slot(self, subscription: Subscription, free: int) -> bool:
-        """True if one more attempt of this subscription may have one of the `free` slots."""
+        """True if this subscription may have one more attempt to a receiver on trial, while there is room for `free`
+        attempts of any kind."""
         return free > self._total // 10 and self._on_wire.get(subscription, 0) < TRIALS * free
 
     def may_begin(self, subscription: Subscription, free: int) -> bool:
-        """True if `has_slot` is, and one more attempt may begin in this moment."""
+        """True if `has_slot` returns True and one more attempt may begin in this moment."""
         return (
             self.has_slot(subscription, free)
             and self._begun.get(subscription, 0) < TOPIC_TOGETHER
@@ -82,7 +84,8 @@ class Trials(Generic[L]):
             self._on_wire[subscription] = left
 
     def wait_ms(self, now_ms: int, free: int) -> int | None:
-        """How many ms until the topics are asked again. None if that happens only after an attempt has ended."""
+        """How many ms until topics with waiting lanes are asked again. None if that happens only after an attempt has
+        ended."""
         if not self._waiting or free <= self._total // 10:
             return None
         if self._begun:
@@ -92,7 +95,7 @@ class Trials(Generic[L]):
     # -- lanes that wait
 
     def wait(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
-        """Let the lane wait under these subscriptions, of which it has units. If it waits there already it keeps its
+        """Let the lane wait under these subscriptions, of which it has units. Where it waits already it keeps its
         turn."""
         for subscription in subscriptions:
             self._waiting.setdefault(subscription, OrderedDict()).setdefault(lane)
@@ -111,7 +114,7 @@ class Trials(Generic[L]):
         return next(iter(self._waiting.get(subscription, ())), None)
 
     def subscriptions(self) -> list[Subscription]:
-        """The subscriptions to ask now. They go to the end of the line."""
+        """The next subscriptions with waiting lanes, at most LOOK_TOPICS. These go to the end of the line."""
         subscriptions = list(islice(self._waiting, LOOK_TOPICS))
         for subscription in subscriptions:
             self._waiting[subscription] = self._waiting.pop(subscription)

@@ -42,7 +42,7 @@ class Line:
 
 class HeldUnits:
     """All parked units of a leader, in `lines` by lane and subscription. A line without units has no entry. `count` is
-    their number."""
+    the number of all parked units."""
 
     def __init__(self) -> None:
         self.lines: dict[tuple[LaneKind, Subscription], Line] = {}
@@ -65,7 +65,8 @@ class HeldUnits:
         self.count += len(piece.units)
 
     def keep(self, piece: Piece) -> None:
-        """Put back units that `take` returned, because a rule still holds them."""
+        """Park again units that `take` returned, because a rule still holds them. They come before the units asked
+        about earlier in this round."""
         self._line(piece).asked.put_back(piece.units)
         self.count += len(piece.units)
 
@@ -76,8 +77,8 @@ class HeldUnits:
             self._left[key] = None
 
     def take(self, most: int) -> Piece | None:
-        """Remove and return the last units of one line that are still to be asked about, at most `most`. None if there
-        are none."""
+        """Remove the units that the rules are to be asked about next, and return them: the last of one line's
+        `unasked`, at most `most`. None if no unit is left in this round."""
         for key in self._left:
             line = self.lines[key]
             units = line.unasked.shed(max(0, line.unasked.count - most))
@@ -86,7 +87,7 @@ class HeldUnits:
         return None
 
     def shed(self, kind: LaneKind, subscription: Subscription, keep: int) -> Queued:
-        """Remove and return the last units of a line. `keep` units stay."""
+        """Remove and return all units of a line but the first `keep`."""
         line = self.lines[kind, subscription]
         parts = [line.asked.shed(max(0, min(line.asked.count, keep - line.unasked.count)))]
         parts.insert(0, line.unasked.shed(min(line.unasked.count, keep)))

@@ -21,7 +21,7 @@ from storage.wheel.slot import DueUnits
 
 
 class RecordCheck(NamedTuple):
-    """The result for each unit, shape [n] each."""
+    """The result of a check of n units: each field has one row for each unit."""
 
     ready: Mask  # Due, not ended, not under a running lease, and held by no rule.
     stays: Mask  # Ready, held by a rule, or ready once a clock that went back catches up. Else it leaves its window.

@@ -67,7 +67,7 @@ class Queued:
 
     @property
     def tags(self) -> U64:
-        """The mask of each unit's tags, shape [n]."""
+        """The tag mask of each unit, shape [n]: 64 bits that say which tags it may have."""
         column: U64 = self.columns[1]
         return column
 
@@ -81,7 +81,8 @@ class Queued:
         return int(self.columns.shape[1])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> Queued:
-        """The units in these rows, given by an index array, a mask or a slice. They come in the order of the rows."""
+        """The units in these rows, given by an array of row numbers, a boolean array or a slice. They come in the order
+        of the rows."""
         if isinstance(rows, slice):
             return Queued(self.columns[:, rows])
         return Queued(self.columns.compress(rows, 1) if rows.dtype == np.bool_ else self.columns.take(rows, 1))
@@ -104,7 +105,7 @@ NOTHING: Final = Queued(np.empty((3, 0), np.uint64))
 
 
 class _Chunk(NamedTuple):
-    """Row i has the number end - len(units) + i."""
+    """Units that stand one behind the other in a window. The unit in row i has the number end - len(units) + i."""
 
     units: Queued
     end: int
@@ -115,8 +116,8 @@ class _Chunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Units that a filter may want, and their numbers, rising, shape [n] each. They are still in the window. It has no
-    other unit with a number below `upto` that the filter wants and has not looked at."""
+    """Units that a filter may want, and their numbers, rising, shape [n] each. They are still in the window. No other
+    unit in it with a number below `upto` is one that the filter may want and has not looked at."""
 
     units: Queued
     number: I64
@@ -206,8 +207,8 @@ class Window:
     # -- filtered
 
     def fresh(self, tags: TagFilter, marks_max: int = MARKS_MAX) -> bool:
-        """True if there are units that this filter has not looked at and may want. Of the filters' marks, `marks_max`
-        are kept."""
+        """True if the window has units that this filter has not looked at and may want. The window keeps the marks of
+        the last `marks_max` filters."""
         seen = self._looked_upto(tags)
         if not self._flat or (seen is not None and seen >= self._flat[-1]):
             return False
@@ -236,8 +237,8 @@ class Window:
         return Found(Queued.joined(parts), number, int(number[-1]) + 1 if count >= most else self._next)
 
     def looked(self, tags: TagFilter, upto: int, marks_max: int = MARKS_MAX) -> None:
-        """Note that the filter wants no unit with a number below `upto`. If there are now more than `marks_max` marks,
-        forget the oldest."""
+        """Note that the filter has looked at all units with a number below `upto`, and wants none that stays. If there
+        are now more than `marks_max` marks, forget the oldest."""
         looked = self._looked = self._looked or {}
         looked.pop(tags, None)
         looked[tags] = upto
@@ -272,8 +273,8 @@ class Window:
 
 
 def _append(chunks: list[_Chunk], chunk: _Chunk) -> None:
-    """Add a chunk behind the others, merged with the last ones as the module says. Numbers of units in these may
-    rise."""
+    """Add a chunk behind the others. It is merged with each last chunk that is at most twice as long. Numbers of units
+    in merged chunks may rise."""
     units, end = chunk
     while chunks and len(chunks[-1].units) <= 2 * len(units):
         units = Queued.joined([chunks.pop().units, units])

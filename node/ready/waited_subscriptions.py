@@ -20,7 +20,7 @@ class WaitedSubscriptions:
         self._waited.add(subscription)
 
     def leave(self, subscription: Subscription) -> None:
-        """Note that no pull waits for it any more."""
+        """Note that no pull waits for the subscription any more."""
         self._waited.discard(subscription)
         self._changed.discard(subscription)
 
@@ -36,6 +36,6 @@ class WaitedSubscriptions:
         self._changed.update(subscription for subscription in fewer if subscription in more)
 
     def take(self) -> set[Subscription]:
-        """Return the waited-for subscriptions that were noted since the last call."""
+        """Return the subscriptions that pulls wait for and that `note` or `note_all` named since the last call."""
         changed, self._changed = self._changed, set()
         return changed

@@ -48,9 +48,9 @@ class Lane:
 
 
 class Ready:
-    """All windows of a leader, with parked units and waiting pulls. Every position in a window is claimed. The code
-    that takes it out frees the claim. `exists` says if the subscription's topic is there: a deleted topic has only
-    ended units, and gets no window."""
+    """All windows of a leader, with parked units and waiting pulls. Every position in a window is claimed. `take` and
+    `leave` do not free the claim: their caller does, when it is done with the unit. `exists` says if the subscription's
+    topic is there: a deleted topic has only ended units, and gets no window."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Ready:
         self._look(subscription)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
-        """Say if more of the subscription may be staged."""
+        """Say if more units of the subscription may be staged."""
         (self._full.discard if room else self._full.add)(subscription)
         self._look(subscription)
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next subscriptions whose units are to be staged, at most so many. They go to the end of the line."""
+        """The next subscriptions whose units are to be staged, at most `most`. These go to the end of the line."""
         subscriptions = list(islice(self._pushing, most))
         if len(subscriptions) < len(self._pushing):
             for subscription in subscriptions:
@@ -114,11 +114,12 @@ class Ready:
         return window.count if window is not None else 0
 
     def push(self, kind: LaneKind, subscriptions: U32, units: Queued, *, swept: bool = False) -> None:
-        """Add ready units, in the order in which to hand them over. Units that are claimed already are left out.
+        """Add ready units to the windows of their subscriptions, in the order in which to hand them over, and claim
+        them. Units that are claimed already are left out.
 
-        Units for which there is no room become backlog. So do units of a subscription that has a backlog, so that they
-        come behind it. `swept` units were read from the backlog and go in. A window that holds at most a quarter of its
-        share takes others, too.
+        Units beyond the window's share become backlog. If the subscription has a backlog, new units become backlog too,
+        so that they come behind it. There are two exceptions: `swept` units, which were read from the backlog, and a
+        window that holds at most a quarter of its share.
         """
         free = ~self._claims.mask(units.position)
         if not free.all():
@@ -132,8 +133,8 @@ class Ready:
             self._shed()
 
     def push_both(self, overdue: npt.NDArray[np.bool_], subscriptions: U32, units: Queued, *, swept: bool) -> None:
-        """Add units of both lanes, shape [n] each. `overdue` is True for units of the overdue lane, which depends on
-        when they became ready."""
+        """Add units of both lanes, shape [n] each. `overdue` is True for units of the overdue lane: those that became
+        ready before this leader began."""
         for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
             if rows.all():
                 self.push(kind, subscriptions, units, swept=swept)
@@ -185,14 +186,15 @@ class Ready:
             self._settle(lane, subscription, window)
 
     def ended(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Free parked units that ended. Their subscription may have room for its backlog then."""
+        """Free the claims of parked units that ended. Note it if their subscription has room for units of its backlog
+        then."""
         self._claims.free(units.position)
         lane = self.lanes[kind]
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
 
     def drop(self, subscription: Subscription) -> None:
-        """Drop the windows of a topic that is gone. Their units have ended."""
+        """Drop the windows, parked units and backlogs of a topic that was deleted. All its units have ended."""
         for lane in self.lanes:
             lane.begins.pop(subscription, None)
             lane.hungry.discard(subscription)
@@ -216,7 +218,8 @@ class Ready:
         return sorted(lane.hungry)
 
     def swept(self, kind: LaneKind, subscriptions: list[Subscription], upto: int | None) -> None:
-        """Note that the backlog of these subscriptions is read up to position `upto`. None: to its end."""
+        """Note that the backlog of these subscriptions was read up to position `upto`, or to its end if `upto` is
+        None."""
         lane = self.lanes[kind]
         for subscription in subscriptions:
             if upto is None:
@@ -226,7 +229,8 @@ class Ready:
                 lane.begins[subscription] = max(lane.begins[subscription], upto)
 
     def _push(self, kind: LaneKind, subscription: Subscription, units: Queued, swept: bool) -> U64:
-        """Add as many of the units as there is room for. Return the positions of these, which the caller must claim."""
+        """Add the first of these units to the window, as many as its share allows. Return their positions, which the
+        caller must claim. The others become backlog."""
         lane = self.lanes[kind]
         if self._is_gone(lane, subscription):
             return NOTHING.position
@@ -244,7 +248,7 @@ class Ready:
         return units.position
 
     def _is_gone(self, lane: Lane, subscription: Subscription) -> bool:
-        """True if its topic was deleted. Then it has no window."""
+        """True if the subscription has no window in this lane and its topic was deleted."""
         return subscription not in lane.windows and not self._exists(subscription)
 
     def _window(self, lane: Lane, subscription: Subscription) -> Window:

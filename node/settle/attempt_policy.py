@@ -1,4 +1,4 @@
-"""Policies of attempts: which messages may be handed over once more, and the end of those that may not.
+"""Policies of attempts: decides which messages may be handed over again, and makes the Fail that ends the others.
 
 If a lease ends without an ack or nack, nothing is done until the message is about to be handed over again. So the
 dispatcher asks this file before each repeat. A message that its policy does not allow any more is given up.
@@ -28,7 +28,8 @@ number of a hand-over has 16 bits, and a receiver refuses a number that it has h
 
 
 class Attempts:
-    """The policies of all topics and messages, for the dispatcher (node.handover.attempt_limit.AttemptLimit)."""
+    """Applies the retry policies of all topics and messages for the dispatcher
+    (node.handover.attempt_limit.AttemptLimit)."""
 
     def __init__(self, store: Store, clock: NodeClock, entropy: Entropy) -> None:
         self._store, self._clock, self._entropy = store, clock, entropy
@@ -45,9 +46,9 @@ class Attempts:
         )
 
     def give_up(self, exhausted: Exhausted) -> Fail:
-        """The Fail of units for which `over` was True. It reads the same clock. By an earlier time, a message that has
-        just become too old would not be too old. Its reason would then be the end of a lease, which it may never have
-        had."""
+        """Make the Fail of units for which `over` was True. It reads the same clock as `over`. By an earlier time, a
+        message that has just become too old would not be too old. The reason given for its end would then be the end of
+        a lease, which it may never have had."""
         now_ms = self._clock.now_ms()
         count = len(exhausted.position)
         settings = settings_of(self._store, exhausted.subscription)
@@ -69,7 +70,7 @@ class Attempts:
 
 
 def settings_of(store: Store, subscription: Subscription) -> dict[str, Any]:
-    """A subscription's settings as they are now, those of its topic. Empty if the topic is gone."""
+    """A subscription's present settings, which are those of its topic. Empty if the topic was deleted."""
     found = store.catalog.topic_by_number(topic_of(subscription))
     return found.settings if found is not None else {}
 

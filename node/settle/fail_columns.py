@@ -11,12 +11,12 @@ from storage.format.array import I64, U8, U16, U32, U64
 
 
 class FailColumns:
-    """Collects the fates of n failed hand-overs for one Fail. A row is given up with the code of its failure unless
-    `note` decides otherwise. A row whose hour is gone needs no decision, because the state machine answers it `invalid`
-    anyway."""
+    """Collects the fates of n failed hand-overs, one row for each, for one Fail. A message is given up with the code of
+    its failure unless `note` says otherwise. A row whose hour was unlinked needs no decision, because the state machine
+    answers it `invalid` anyway."""
 
     def __init__(self, code: U16) -> None:
-        """`code` says why each hand-over failed, [n]. The array is changed by `note`."""
+        """`code` says why each hand-over failed, shape [n]. `note` changes the array."""
         self._code = code
         self._fate: U8 = np.full(len(code), DEAD, np.uint8)
         self._due_ms: I64 = np.zeros(len(code), np.int64)
@@ -29,5 +29,6 @@ class FailColumns:
             self._fate[row], self._due_ms[row] = RETRY if counts else AGAIN, decided.due_ms
 
     def fail(self, position: U64, term: U32, attempt: U16, *, random: U64, said: Iterable[str] = ()) -> Fail:
-        """Make the Fail. `said` has the text of each failure, or nothing."""
+        """Make the Fail. `random` has random bits for each row. `said` has the error text of each failure, or is
+        empty."""
         return Fail(position, term, attempt, self._code, self._fate, self._due_ms, random, tuple(map(error_text, said)))

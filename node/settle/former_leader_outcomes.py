@@ -39,8 +39,8 @@ _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
 
 
 class FormerLeaderOutcomes:
-    """Settles and fails hand-overs by the outcomes that another node sends. The caller has checked that this node
-    leads."""
+    """Ends hand-overs by the outcomes that another node sends, as acked or failed. The caller has checked that this
+    node leads."""
 
     def __init__(
         self, store: Store, clock: NodeClock, entropy: Entropy, proposer: Proposer, topic_metrics: TopicMetrics
@@ -49,8 +49,8 @@ class FormerLeaderOutcomes:
         self._proposer, self._topic_metrics = proposer, topic_metrics
 
     async def take(self, term: Term, told: Sequence[PushOutcome]) -> list[str]:
-        """Return a word for each outcome: acked, nacked, stale or invalid. It is durable on a majority by then. Raises
-        `outcome-unknown` if leadership was lost after some were proposed."""
+        """Record these outcomes. Return a word for each: acked, nacked, stale or invalid. The outcomes are durable on a
+        majority by then. Raises `outcome-unknown` if leadership was lost after some were proposed."""
         rows, claims = term.receipts.read([outcome.receipt for outcome in told])
         named = ReceiptColumns.of(claims)
         codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
@@ -81,7 +81,8 @@ class FormerLeaderOutcomes:
         return words
 
     def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
-        """Decide about each failure by the retry policies, as push/outcomes.py does for this node's own pushes."""
+        """Make the Fail for these outcomes. The retry policies decide the fate of each message, as in push/outcomes.py
+        for this node's own pushes."""
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
         fails = FailColumns(np.array([outcome.code for outcome in told], np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()

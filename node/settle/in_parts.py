@@ -25,8 +25,8 @@ WAITING_PIECES: Final = 2
 
 
 async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
-    """Wait until all parts have ended. Return their results in order. A part that was refused has its Problem as its
-    result.
+    """Wait until all parts of a request have ended. Return their results in order. A part that was refused has its
+    Problem as its result.
 
     Raises the first refusal if no part was proposed, and any error that is not a Problem.
     """
@@ -50,11 +50,11 @@ def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
 async def in_pieces(
     term: Term, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
 ) -> tuple[U8, Problem | None]:
-    """Propose the pieces one behind the other. Return the result of each row, and the first refusal if there was one.
-    Rows of a refused piece have the result NOT_KNOWN.
+    """Propose the pieces of a request one after the other; `propose` proposes one. Return the result of each row, and
+    the first refusal if there was one. Rows of a refused piece have the result NOT_KNOWN.
 
-    Raises the refusal if nothing was proposed, `no-leader` if the term ended before the first piece. The next term
-    knows nothing of the units that this one holds, even on the same node.
+    Raises the refusal if nothing was proposed, and `no-leader` if the term ended before the first piece. Once the term
+    is over no more pieces are proposed, because the next term does not hold their units, even on the same node.
     """
     parts: list[asyncio.Future[U8]] = []
     refused: list[Problem] = []

@@ -45,8 +45,8 @@ def move_weights(store: Store, positions: U64) -> I64:
 
 
 def move_pieces(weights: I64, most: int) -> Iterator[slice]:
-    """Consecutive rows whose weights are at most `most` together. A row that alone weighs more is a piece of its
-    own."""
+    """Cut the rows into pieces of consecutive rows whose weights are at most `most` together. A row that alone weighs
+    more is a piece of its own."""
     ends = np.cumsum(weights)
     start = 0
     while start < len(weights):

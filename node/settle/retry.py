@@ -8,10 +8,10 @@ gives it the time and the random numbers.
                                      '--> moved to the next due time
 
 `wait` doubles with each failure from `min_backoff` up to `max_backoff`. A random part of up to a quarter is added, so
-that messages which failed together do not come back together. The result is rounded up to tenths of a second. So some
-messages of a receiver that refuses all still come back together, and share one look at their records. The receiver may
-ask for a longer wait (Retry-After), which counts up to `max_backoff`. A consumer that gives a message back (nack) may
-name the wait.
+that messages which failed together do not come back together. The result is rounded up to tenths of a second. So if a
+receiver refuses all messages, some of them still come back at the same time, and share one look at their records. The
+receiver may ask for a longer wait (Retry-After), which counts up to `max_backoff`. A consumer that gives a message back
+(nack) may name the wait.
 
 A code says why a hand-over failed (node/port/failure_code.py). `reason_of` turns it into a word for people.
 """
@@ -40,7 +40,8 @@ _DOUBLINGS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy of one message: `api.port.port.RetryPolicy` with every field set. `max_age_ms` 0: no limit."""
+    """The retry policy of one message: `api.port.port.RetryPolicy` with every field set. If `max_age_ms` is 0, there is
+    no limit of age."""
 
     max_attempts: int
     min_backoff_ms: int
@@ -50,14 +51,14 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The message is due again."""
+    """The decision to try a message again: it is due again at `due_ms`."""
 
     due_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The message is given up for this reason."""
+    """The decision to give a message up, for the reason `code`."""
 
     code: int
 
@@ -82,11 +83,11 @@ def decide(
     retry_after_ms: int | None = None,
     delay_ms: int | None = None,
 ) -> Retry | Dead:
-    """Decide after the failure of hand-over number `attempts` for the reason `code`. The number begins at 1. It counts
-    this hand-over and ended leases, and no hand-over before a redrive.
+    """Decide the fate of a message whose hand-over number `attempts` failed for the reason `code`. The number begins at
+    1. It counts this hand-over and ended leases, and no hand-over before a redrive.
 
     `jitter` in [0, 1) is drawn by the caller. `retry_after_ms` is the least wait that the receiver asked for,
-    `delay_ms` the exact one that a consumer named. They do not change whether the message is given up for its attempts.
+    `delay_ms` the exact wait that a consumer named. Neither gives a message more attempts.
     """
     if attempts >= policy.max_attempts:
         return Dead(code)
@@ -101,8 +102,8 @@ def decide(
 
 
 def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
-    """The due time after the backoff and a random part, rounded up as GATHER_MS says. It never lies more than JITTER of
-    the backoff behind its end."""
+    """The due time after the backoff and a random part, rounded up as GATHER_MS says. It is later than the end of the
+    backoff by at most JITTER times the backoff."""
     doubled = policy.min_backoff_ms << min(max(attempts, 1) - 1, _DOUBLINGS_MAX)
     backoff_ms = min(policy.max_backoff_ms, doubled)
     most_ms = int(backoff_ms * JITTER)
@@ -124,6 +125,6 @@ def reason_of(code: int) -> str:
 
 
 def describe(code: int, error: str) -> str:
-    """A failure as one line for people: the reason, and the text that came with it, if any."""
+    """A failure as one line for people: the word for its code, and its error text if there is one."""
     reason = reason_of(code)
     return f"{reason}: {error}" if reason and error else reason or error

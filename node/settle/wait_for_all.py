@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 async def all_ended(parts: Iterable[asyncio.Future[T]]) -> list[T | BaseException]:
-    """Wait until all have ended. Return the results or errors in the order of the parts. Shielded: see `all_of`."""
+    """Wait until all parts have ended. Return the result or error of each, in the order of the parts. Shielded: see
+    `all_of`."""
     return await asyncio.shield(asyncio.gather(*parts, return_exceptions=True))
 
 

@@ -4,8 +4,8 @@ same entry.
 Clients that send one message and wait for its answer come in two waves. While an entry of one wave is written, the
 other wave comes and is proposed right after it. An entry costs every node about as much as twenty messages, so two half
 entries cost more than a whole one. So after an entry that answered a suitable number of requests, the next one waits
-for at most `GATHER_S`. It waits until there are as many requests as were answered and waited at that time. A single
-client is never waited for, because its next request is all that can come.
+for at most `GATHER_S`. It waits until as many requests are there as were answered by that entry and waited at its end,
+together. A single client is never waited for, because its next request is all that can come.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ GATHER_REQUESTS: Final = range(8, 1_000)
 
 
 class BatchDelay:
-    """Says if the next entry waits for more requests, and for how many. `flush` is called when it has waited for
-    GATHER_S."""
+    """Decides if the next entry waits for more requests, and for how many. `flush` is called when the entry has waited
+    for GATHER_S."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
@@ -30,8 +30,8 @@ class BatchDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, answered: int, waiting: int) -> bool:
-        """Decide after an entry that answered `answered` requests of one message each, while `waiting` requests wait.
-        Return True if the next entry waits for more."""
+        """Decide if the next entry waits, after an entry that answered `answered` requests of one message each.
+        `waiting` is how many requests wait now. Return True if the next entry waits for more."""
         wanted = answered + waiting
         if not answered or wanted not in GATHER_REQUESTS:
             return False

@@ -1,8 +1,8 @@
 """Queues of commands that wait on the leader, one for each kind of command. When the proposer makes an entry, it takes
 sections from each queue.
 
-A queue turns all that waits in it, as far as an entry has room, into one section. It also knows how to give each caller
-its part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
+A queue turns the commands that wait in it into one section, as many as an entry has room for. It also knows how to give
+each caller its part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
 """
 
 from __future__ import annotations
@@ -44,21 +44,23 @@ class Queue(Protocol):
     """The methods that the proposer calls on each queue."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Remove what waits, as far as an entry has room, and return it as sections. Empty if nothing waits. `now_ms`
-        is the stamp of the entry."""
+        """Remove the commands that have waited longest, as many as an entry has room for. Return them as sections.
+        Empty if none waits. `now_ms` is the stamp of the entry."""
 
     def refuse(self) -> None:
-        """Raise `no-leader` in the callers of all that waits. Leadership is over, and nothing of it was proposed."""
+        """Raise `no-leader` in the callers of all commands that wait. Called when leadership is lost: none of these
+        commands was proposed."""
 
 
 class _Futures(Generic[T, R]):
-    """Values that wait in order, each with the future of its caller's result."""
+    """Commands, or orders for commands, that wait in the order in which they came. Each has the future of its caller's
+    result."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
 
     def add(self, thing: T) -> asyncio.Future[R]:
-        """Add a value. Return the future of its result."""
+        """Add a command or order at the end. Return the future of its result."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((thing, future))
         return future
@@ -70,7 +72,7 @@ class _Futures(Generic[T, R]):
             resolve(future, None, "not-leader")
 
     def _take(self, count: int) -> list[tuple[T, asyncio.Future[R]]]:
-        """Remove and return the first `count` that wait."""
+        """Remove and return the first `count` of the waiting, with their futures."""
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
@@ -81,8 +83,8 @@ HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
 class HandOverQueue(_Futures[HandOvers, U8]):
     """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extends.
 
-    The requests that have waited longest are joined into one command that weighs at most `weight_max`, or is one
-    request. A request's weight is its number of rows, unless it was added with another one.
+    The requests that have waited longest are joined into one command that weighs at most `weight_max`. A heavier
+    request is a command of its own. A request's weight is its number of rows, unless `add` was given another weight.
     """
 
     def __init__(self, weight_max: int) -> None:
@@ -121,8 +123,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
 
 
 def _fitting(weights: Sequence[int], most: int) -> int:
-    """Count the weights, from the first on, that are at most `most` together. A first weight that is greater counts as
-    1."""
+    """How many weights, from the first on, are at most `most` together. 1 if the first weight alone is greater."""
     total = 0
     for count, weight in enumerate(weights):
         total += weight
@@ -154,7 +155,7 @@ def _texts(command: Settle | Fail | Extend) -> Sequence[bytes]:
 @dataclass(frozen=True, slots=True)
 class CancelOrder:
     """A message to cancel, named by its home. `doubtful`: a former leader may have handed it over without a committed
-    Lease. `revision`: cancel only this one, 0 for any."""
+    Lease. `revision`: cancel only if the message has this revision, 0 for any."""
 
     home: int
     doubtful: bool
@@ -163,7 +164,8 @@ class CancelOrder:
 
 @dataclass(frozen=True, slots=True)
 class RescheduleOrder:
-    """A message to move to another due time: at `due_ms`, or `delay_ms` after the entry's stamp."""
+    """A message to move to another due time, named by its home. It will be due at `due_ms`, or `delay_ms` after the
+    time in the entry. `doubtful` and `revision` are as in CancelOrder."""
 
     home: int
     doubtful: bool
@@ -173,12 +175,13 @@ class RescheduleOrder:
     weight: int = 1  # as in node/settle/move_size.py
 
     def due_at(self, now_ms: int) -> int:
-        """The due time as asked. The past is now."""
+        """The due time that the client asked for, but not before `now_ms`."""
         return max(now_ms, self.due_ms if self.due_ms is not None else now_ms + (self.delay_ms or 0))
 
 
 class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
-    """Cancels that wait. Each result is (result, attempts, prior) of replication/apply/message/settle.py."""
+    """Cancels that wait. Each result is a row of Cancelled (replication/apply/message/settle.py): (result, attempts,
+    prior). `prior` says what is known of hand-overs before the cancel."""
 
     def take(self, now_ms: int) -> list[Section]:
         """Return a Cancel of the requests that have waited longest, usually all of them. Some are left if many of them
@@ -246,7 +249,7 @@ class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
     (else 0), and the entry's log index."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Return the Redrive that has waited longest. One goes in an entry."""
+        """Return the Redrive that has waited longest as a section. An entry has one Redrive at most."""
         if not self._waiting:
             return []
         ((command, future),) = self._take(1)
@@ -258,8 +261,8 @@ class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
 
 
 class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
-    """Topics to delete. For each there is a function that returns the command when the entry is put together, or None
-    to delete nothing. The result is None then."""
+    """Topics to delete. Each is a function that is called when the entry is put together. It returns the command, or
+    None if nothing may be deleted. Then the result is None."""
 
     def take(self, now_ms: int) -> list[Section]:
         """Return a section for each topic whose function returns a command."""
@@ -274,16 +277,17 @@ class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
 
 
 class SingleQueue(_Futures[Packed, Any]):
-    """Commands that go as sections of their own: of topics, members, unlinked hours, dispatch, and the Genesis."""
+    """Commands that are sections of their own and are not joined with others. They are about topics, members, unlinked
+    hours and dispatch, or the Genesis."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """The commands that have waited longest, as far as an entry has room for them."""
+        """Return the commands that have waited longest, as many as an entry has room for, each as a section."""
         sizes = [payload_bytes(packed) for packed, _ in self._waiting]
         return [(packed, _giver(future)) for packed, future in self._take(_fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
 
 
 def payload_bytes(packed: Packed) -> int:
-    """The bytes of a section in an entry, less its head."""
+    """The size in bytes of a section in an entry, without its head."""
     return sum(map(len, packed[2]))
 
 

@@ -10,8 +10,8 @@ from replication.command.handover import Lease, Release
 
 
 class LeaderCommands(NamedTuple):
-    """The Leases, Releases and dispatch state for one entry. A field is None if there is no such command. The
-    dispatcher is told when an entry with `lease`, `planned` or `release` is applied."""
+    """The Leases, the Release and the dispatch state for one entry. A field is None if the entry has no such command.
+    The dispatcher is told when an entry with `lease`, `planned` or `release` is applied."""
 
     lease: Lease | None = None  # of fast hand-overs that were made, and of strict ones that begin once it is applied
     state: DispatchState | None = None
@@ -19,7 +19,7 @@ class LeaderCommands(NamedTuple):
     release: Release | None = None  # takes back the leases of strict hand-overs that will not be made
 
     def commands(self) -> Iterator[DispatchState | Lease | Release]:
-        """The commands that are there."""
+        """Yield the fields that are not None."""
         return (command for command in self if command is not None)
 
     @property

@@ -1,8 +1,8 @@
 """The queue of messages that wait on the leader to be written. Requests go in, and each entry takes out one Schedule.
 
-Requests take turns: an entry takes a block of rows of each, as many blocks as it has room for. So a single message
-waits for one entry or two, however large the batches before it are. A large batch goes into several entries, and is
-answered when the last of them is applied.
+Requests take turns: an entry takes a block of rows of each, as many blocks as it has room for. So a request of one
+message waits for one or two entries at most, however large the batches before it are. A large batch goes into several
+entries, and is answered when the last of them is applied.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Request:
     parts: list[Part] = field(default_factory=list)
 
     def answer(self, start: int, rows: int, result: Result) -> None:
-        """Take the result of the rows from `start` on. The last part resolves the future, in row order."""
+        """Take the result of `rows` rows from row `start` on. When all rows have a result, resolve the future with the
+        parts in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
         if self.answered == self.rows.count and not self.future.done():
@@ -74,8 +75,8 @@ class MessageQueue:
         self._requests: deque[Request] = deque()
 
     def add(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> asyncio.Future[list[Part]]:
-        """Add messages that came in `requests` requests. Return the future of their results by part. Raises
-        `over-limit` if too many rows or bytes wait."""
+        """Add messages that came in `requests` requests. Return the future of their results, one part for each entry
+        that took some of them. Raises `over-limit` if too many rows or bytes wait."""
         rows = DraftRows(messages) if isinstance(messages, Draft) else MessageRows(messages)
         if self.rows and self.rows + rows.count > self._rows_max:
             raise Problem(
@@ -95,7 +96,7 @@ class MessageQueue:
         return future
 
     def take(self, now_ms: int) -> list[Section]:
-        """Return a Schedule of the messages that are next. Empty if none waits."""
+        """Return a section with a Schedule of the messages that are next. Empty if no message waits."""
         taken, pieces, singles = self._take_rows(now_ms)
         count = sum(rows for _, _, rows in taken)
         if not count:
@@ -115,8 +116,8 @@ class MessageQueue:
         return [(schedule.pack(), give)]
 
     def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[Piece], bool]:
-        """Take rows until the entry is full. Return (request, first row, rows) for each piece, the pieces, and True if
-        each row is a request of its own."""
+        """Take rows until the entry is full. Return (request, first row, number of rows) for each request, the pieces,
+        and True if each row is a request of its own."""
         taken: list[tuple[Request, int, int]] = []
         pieces: list[Piece] = []
         room, left, singles = EntryRoom(now_ms), ENTRY_ROWS_MAX, True
@@ -153,8 +154,8 @@ def _first_row(part: Part) -> int:
 
 
 def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
-    """Make the Schedule of these pieces. If all are structs it takes one pass over them. Otherwise all become drafts,
-    which are joined."""
+    """Make the Schedule of these pieces, stamped with `now_ms` and random bits. If all pieces are structs it takes one
+    pass over them. Otherwise all become drafts, which are joined."""
     messages: list[MessageIn] = []
     for rows, start, stop in pieces:
         if not isinstance(rows, MessageRows):

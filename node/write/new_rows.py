@@ -1,5 +1,5 @@
-"""New messages of a request, as they wait to be written: structs of a call in this process, or a draft. Also the count
-of the bytes that an entry has left for them."""
+"""Holds the new messages of a request while they wait to be written: structs of a call in this process, or a draft.
+Also counts how many bytes an entry has left for them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _body = attrgetter("body")
 
 
 class EntryRoom:
-    """Counts how many bytes of messages one entry may still take. The hours and topics that the messages name cost
-    bytes, too."""
+    """Counts how many bytes of messages one entry may still take. An hour or topic that no message in the entry had
+    before costs bytes, too."""
 
     def __init__(self, now_ms: int) -> None:
         self.room = ENTRY_BYTES_MAX
@@ -43,8 +43,9 @@ class EntryRoom:
         self._topics: set[str] = set()
 
     def take(self, messages: Sequence[MessageIn]) -> int:
-        """Put messages into the entry, from the first on, and return how many went in. They have at most BLOCK_BYTES,
-        except for the last message. This loops over every message that is scheduled, in 0.25 us a row."""
+        """Put messages into the entry, from the first on, and return how many went in. Stop after the message with
+        which they reach BLOCK_BYTES or fill the entry. This loops over every message that is scheduled, in 0.25 us a
+        row."""
         now_ms, hours, topics, room = self._now_ms, self._hours, self._topics, self.room
         left = max(0, room - BLOCK_BYTES)
         rows = 0
@@ -93,7 +94,7 @@ class EntryRoom:
         return taken
 
     def _take_one(self, draft: Draft) -> int:
-        """Put the one row of a draft into the entry, without making an array."""
+        """Put a draft of one row into the entry, as `take` does, without making an array. Return 1."""
         due_ms = int.from_bytes(draft.due_ms, "little", signed=True) + (self._now_ms if draft.relative[0] else 0)
         hour, topic = max(due_ms, self._now_ms) // HOUR_MS, draft.topics[0]
         price = len(draft.records) + COLUMN_BYTES + int.from_bytes(draft.fields, "little") * FIELD_BYTES
@@ -117,7 +118,7 @@ class NewRows(Protocol):
         """Put rows `start` to `stop` into an entry, from the first on. Return how many went in."""
 
     def draft(self, start: int, stop: int) -> Draft:
-        """A draft of these rows."""
+        """Return a draft of rows `start` to `stop`."""
 
 
 class MessageRows:
@@ -156,7 +157,8 @@ class DraftRows:
 
 
 def _more_size(message: MessageIn) -> int:
-    """The bytes of all but its body in an entry, or as many bytes as take as long."""
+    """The bytes that all parts of a message but its body count for in an entry. A part that takes longer than its size
+    tells counts for more bytes."""
     size = len(message.extension)
     if message.headers:
         size += len(message.headers) + headers_in(message.headers) * FIELD_BYTES

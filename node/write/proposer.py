@@ -1,8 +1,8 @@
 """Group commit: all that waits on the leader becomes ONE entry, proposed when the one before has been applied.
 
-One entry is in flight, so the next one takes everything that came meanwhile, and its size follows the load by itself.
-Under one client it holds one message, under a thousand it holds thousands. Each entry costs one journal write and one
-fdatasync per node. An entry may wait a moment for the requests that clients send when they have their answers
+One entry at a time is in flight, so the next one takes everything that came meanwhile, and its size follows the load by
+itself. With one client it has one message, with a thousand clients it has thousands. Each entry costs one journal write
+and one fdatasync per node. An entry may wait a moment for the requests that clients send when they have their answers
 (node/write/batch_delay.py).
 
 Nothing of a request is proposed twice. A request in an entry whose outcome is not known is answered `outcome-unknown`.
@@ -73,7 +73,8 @@ class LeaderCommandSource(Protocol):
         False), return only those that are due."""
 
     def committed(self) -> None:
-        """Note that one more entry with collected commands is applied. They are applied in the order of `collect`."""
+        """Note that the oldest entry with collected commands is applied. Entries are applied in the order of
+        `collect`."""
 
     def returned(self) -> None:
         """Note that the entry with the commands that `collect` returned last was not proposed."""
@@ -142,12 +143,12 @@ class Proposer:
 
     @property
     def waiting_rows(self) -> int:
-        """Messages that wait to be proposed."""
+        """The number of messages that wait to be proposed."""
         return self._messages.rows
 
     @property
     def rows(self) -> int:
-        """Messages proposed so far."""
+        """The number of messages proposed so far."""
         return self._messages.taken
 
     # -- calls of requests. The result comes when the command is applied, or a Problem is raised. The group ends every
@@ -163,7 +164,7 @@ class Proposer:
 
     def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
         """Settle hand-overs. The result has ACKED, STALE or INVALID for each row (replication/apply/message/settle.py).
-        `weight` is that of the request in an entry, None for its number of rows."""
+        `weight` is the request's weight in an entry, None for its number of rows."""
         future = self._settles.add(settle, weight)
         self.kick()
         return future
@@ -199,8 +200,8 @@ class Proposer:
         return future
 
     async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
-        """Make dead messages due again, at most ENTRY_MOVES_MAX. Return 1 for each row that was dead (else 0), and the
-        log index."""
+        """Make at most ENTRY_MOVES_MAX dead messages due again. Return 1 for each row that was dead (else 0), and the
+        log index of the entry."""
         assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
         future = self._redrives.add(redrive)
         self.kick()
@@ -279,7 +280,7 @@ class Proposer:
 
     def _take_sections(self, now_ms: int) -> list[Section]:
         """Return sections of the queues until the entry is full. The queue that had no room is first in the next
-        one."""
+        entry."""
         sections: list[Section] = []
         size = 0
         for at, queue in enumerate(self._queues):
@@ -314,9 +315,8 @@ class Proposer:
             self.kick()
 
     def _look_for_late(self) -> None:
-        """Tell the dispatcher of entries that were applied after they had been given up as unknown. A disk may stand
-        still for longer than a proposal may take, and the term goes on. Without this call such hand-overs would never
-        be committed."""
+        """Tell the dispatcher of entries whose outcome was unknown and that are applied by now. A disk may stand still
+        for longer than a proposal may take, and the term goes on. Otherwise their Leases would never be committed."""
         while self._late and (self._late[0][1] is not self.riders or self._late[0][0] <= self._group.applied_index):
             _, riding = self._late.popleft()
             if riding is self.riders:
@@ -353,7 +353,7 @@ class Proposer:
         return self._held
 
     async def landed(self, seconds: float) -> bool:
-        """True if, after `seal`, the last entry had its outcome within that time."""
+        """True if the entry that `seal` proposed has its outcome within `seconds`."""
         if self._in_flight:
             landed = self._landed = asyncio.get_running_loop().create_future()
             await asyncio.wait((landed,), timeout=seconds)
@@ -386,7 +386,8 @@ class Proposer:
         self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse all that waits in the queues. In a later term of this node its clients may not want it any more."""
+        """Refuse all requests that wait in the queues. In a later term of this node their clients may not want them any
+        more."""
         for queue in self._queues:
             queue.refuse()
 
@@ -396,4 +397,4 @@ def _nothing() -> None:
 
 
 def _ignore(result: Any, error: str | None, index: int) -> None:
-    """Do nothing: no caller waits for Leases and state. The dispatcher is told of them in other ways."""
+    """Do nothing: no caller waits for Leases and dispatch state. `committed` tells the dispatcher of them."""

@@ -1,4 +1,5 @@
-"""Takes new messages to the proposer: refuses those rows that only the leader can judge, and makes the answer.
+"""Hands new messages to the proposer. Before that it refuses messages for reasons that only the leader knows, and
+afterwards it makes the answer.
 
 A message must have somewhere to go, which depends on its topic's settings. The leader has those, so it checks that here
 and not the node that parsed the request. For a usual batch (no target in a message, no topic in push mode) the check
@@ -81,8 +82,8 @@ def _problems(
 
 
 def _whole(parts: Sequence[Part], rows: int) -> Scheduled:
-    """The result of all `rows` rows of a request. If they went in one entry that failed, raises the Problem for its
-    error."""
+    """The result of all `rows` rows of a request. If all rows went in one entry and it failed, raises the Problem for
+    its error."""
     if len(parts) > 1:
         return join(parts, rows, {})
     _, _, result = parts[0]
@@ -97,15 +98,16 @@ def _columns_of(row: ScheduledRow) -> Scheduled:
 
 
 class WriteLimits(NamedTuple):
-    """`topics`: schedules create topics up to this number. `delay_ms`: a due time may be so far ahead."""
+    """Limits of new messages. `topics`: schedules create no more topics when there are so many. `delay_ms`: a due time
+    may be so far ahead of now."""
 
     topics: int
     delay_ms: int
 
 
 def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) -> dict[int, Problem]:
-    """The refusals by row number. A message is refused if its target does not fit its topic's present mode, or if its
-    topic would be one too many."""
+    """The refusals of these messages, by row number. A message is refused if its target does not fit its topic's
+    present mode, or if it would create a topic beyond the limit."""
     if len(messages) == 1 and messages[0].target is None:  # a message that comes alone: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
         if topic is not None and topic.settings.get("mode") != "push":
@@ -141,7 +143,7 @@ def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) 
 
 
 def _is_usual(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> bool:
-    """True if a draft of one row is surely accepted. Any other one gets the full check."""
+    """True if a draft of one row is surely accepted. If it returns False, the caller makes the full check."""
     if any(_to_come(draft)):
         return False
     ahead_ms = int.from_bytes(draft.due_ms, "little", signed=True) - (0 if draft.relative[0] else now_ms)
@@ -154,8 +156,8 @@ def _pushes(settings: Mapping[str, object]) -> bool:
 
 
 class _Asked:
-    """The topics that a request names, with their present settings. `is_odd` is True if some are in push mode, or if
-    there are more new ones than may be created."""
+    """The topics that a request names, with their present settings. `is_odd` is True if some of these topics are in
+    push mode, or if more of them are new than may be created."""
 
     def __init__(self, store: Store, names: Iterable[str], limits: WriteLimits) -> None:
         self._most = limits.topics
@@ -171,9 +173,9 @@ class _Asked:
         self.is_odd = len(made) > self._room or any(each.get("mode") == "push" for each in self._settings.values())
 
     def refusals(self, rows: Iterable[tuple[str, bool]], refused: Container[int] = ()) -> dict[int, Problem]:
-        """The refusals by row number. Each row is the name of its topic, and True if it has a target of its own.
-        `refused` are rows that were refused before. A refused row creates no topic, so it takes no place that another
-        client's topic could have."""
+        """The refusals by row number. For each message, `rows` has the name of its topic, and True if it has a target
+        of its own. `refused` are rows that were refused before. A refused row creates no topic, so it does not use up
+        the limit of topics."""
         problems: dict[int, Problem] = {}
         made: set[str] = set()
         for row, (name, targeted) in enumerate(rows):
@@ -222,7 +224,8 @@ def _refusals(problems: Mapping[int, Problem]) -> dict[int, Refusal]:
 
 
 def _spread(found: Scheduled, rows: Sequence[int], count: int, problems: Mapping[int, Problem]) -> Scheduled:
-    """Widen the result of some `rows` of a batch to one of the whole batch, which has `count` rows."""
+    """Make the result of a whole batch of `count` rows from `found`, the result of its rows `rows`, and the `problems`
+    of the others."""
     at = np.array(rows)
     columns = []
     for column in (found.position, found.random, found.due_ms):

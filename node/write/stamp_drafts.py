@@ -33,7 +33,7 @@ def stamp_messages(messages: Sequence[MessageIn], *, now_ms: int, random: U64) -
 
 
 def stamp_draft(draft: Draft, *, now_ms: int, random: U64) -> Schedule:
-    """The Schedule of a draft's rows. `random` are the bits of their ids."""
+    """Make the Schedule of a draft's rows. `random` has the random bits of their ids."""
     size = np.frombuffer(draft.size, np.uint32)
     due_ms = np.frombuffer(draft.due_ms, np.int64) + np.frombuffer(draft.relative, np.uint8).astype(np.int64) * now_ms
     due_ms = np.maximum(due_ms, now_ms)
