@@ -160,8 +160,8 @@ class ClusterPort(Protocol):
         """See api.port.backup.SnapshotPort."""
 
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """Take the outcomes of a former leader's pushes. They are durable on a majority when it returns. Raises
-        `no-leader`."""
+        """Settle the outcomes of a former leader's pushes. The results are durable on a majority when it returns.
+        Raises `no-leader`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:
         """Return a new leader's account of its takeover. Raises `no-leader`."""

@@ -172,8 +172,8 @@ class Wire(ResponseHandler):
     # -- an answer that is not simple
 
     def _look(self) -> None:
-        """Finish the answer if it is whole by now, or fail if it cannot be read. Reading makes the parser go on, which
-        calls this again."""
+        """Finish the answer if it is whole by now, or fail if it cannot be read. Reading the body lets a paused parser
+        go on, and the parser then calls this function again."""
         if self._looking or self._exchange is None:
             return
         self._looking = True
