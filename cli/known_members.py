@@ -1,6 +1,7 @@
 """The members of clusters that commands saw, in a small file: a command finds a node when the given one is down.
 
-It is a cache. What cannot be read or written is passed over in silence. The file holds addresses and nothing else.
+The file is a cache. If it, or an entry of it, cannot be read or written, the command goes on without it and says
+nothing. The file holds clusters' ids and addresses, and when they were seen.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ CLUSTERS_MAX: Final = 50
 
 
 def cache_file() -> Path | None:
-    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home, which is not made."""
+    """Return the file's path: below XDG_CACHE_HOME or ~/.cache. None for a user whose home does not exist."""
     cache = os.environ.get("XDG_CACHE_HOME")
     if not cache:
         try:
@@ -55,8 +56,8 @@ class KnownMembers:
         return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S
 
     def keep(self, cluster_id: str, given: Iterable[Address], members: Iterable[Address], now_s: float) -> None:
-        """Write a cluster into the file. An address belongs to one cluster, so an older entry that has one of these
-        addresses is removed."""
+        """Write a cluster into the file. An address belongs to one cluster, so the entries of other clusters that have
+        one of these addresses are removed."""
         entry = {"given": [each.url for each in given], "members": [each.url for each in members], "seen_s": now_s}
         ours = _addresses(entry)
         others = {name: each for name, each in self._entries().items() if name != cluster_id}
