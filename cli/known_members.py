@@ -41,7 +41,8 @@ class KnownMembers:
         self._path = path
 
     def find(self, given: Iterable[Address]) -> tuple[str, list[Address]] | None:
-        """The id and all addresses of the cluster that was last seen at one of these; None if none was."""
+        """Return the id and all addresses of the cluster that was seen last at one of the addresses `given`. None if no
+        cluster was seen there."""
         wanted = set(given)
         for cluster_id, entry in self._entries().items():
             found = _addresses(entry)
@@ -50,7 +51,7 @@ class KnownMembers:
         return None
 
     def is_fresh(self, given: Iterable[Address], now_s: float) -> bool:
-        """True if the members of the cluster at these addresses were seen a short time ago."""
+        """True if the members of the cluster at these addresses were seen less than FRESH_S ago."""
         wanted = set(given)
         seen_s = [float(entry["seen_s"]) for entry in self._entries().values() if wanted <= _addresses(entry)]
         return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S

@@ -109,8 +109,8 @@ class Budget:
 
     @asynccontextmanager
     async def parsed(self, size: int) -> AsyncIterator[None]:
-        """Count the `size` bytes that parsed parts will hold, until the block ends. Large parts first wait until other
-        large parts leave enough of their bound."""
+        """Count the `size` bytes that parsed parts will hold, until the block ends. If they are more than
+        ROOM_FREE_BYTES, first wait until other such parts leave enough of the bytes that these may hold together."""
         if size <= ROOM_FREE_BYTES:
             with self.counted(size):
                 yield

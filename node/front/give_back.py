@@ -81,7 +81,7 @@ class GiveBack:
         self._spawn(self._give_back(request, answer))
 
     async def close(self) -> None:
-        """End all giving back that is under way."""
+        """Cancel the tasks that give messages back, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

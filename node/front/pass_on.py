@@ -193,7 +193,7 @@ class Forwarder:
 
 
 def _nothing_done(answer: ForwardAnswer) -> bool:
-    """True if the former leader, or one not yet established, says that it did nothing with the request."""
+    """True if the answer of a former leader, or of one that is not yet established, says that nothing was done."""
     if answer.status != 503:
         return False
     try:

@@ -63,7 +63,8 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
 
 
 class NodeNamed(Plain, frozen=True):
-    """A node of the cluster. None leaves the choice to the group, or means the node that is asked."""
+    """A node of the cluster. None: in a transfer the group chooses the node, in a drain or undrain it is the node that
+    is asked."""
 
     node: str | None = None
 

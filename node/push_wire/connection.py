@@ -161,7 +161,8 @@ class Wire(ResponseHandler):
             self._surplus = True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed. That ends an answer without a length; any other answer under way has failed."""
+        """Called when the connection is closed. An answer without a length is then whole. Any other answer under way
+        has failed."""
         super().connection_lost(exc)
         self._look()
         if self._exchange is not None:
