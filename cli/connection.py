@@ -1,7 +1,7 @@
 """Sends the request of a command to a cluster, one at a time, and tells the caller how it failed.
 
 The standard library's client is used on purpose. These commands make one request each, and importing an async stack
-would cost more than the request. `hourwheel.core` decides if another node is asked.
+would cost more than the request. `hourwheel.core` decides if another node is asked after a failure.
 """
 
 import json
@@ -70,9 +70,10 @@ class Connection:
     ) -> Answer:
         """Send one request and return its 2xx answer. A mapping goes as JSON, bytes as they are.
 
-        `wait_s` is how long the node may hold it (long poll). `keyed`: its key makes it safe to send again. A node that
-        cannot be reached, or that is draining, did nothing: the next one is asked. So it is where a read got no answer,
-        and never where a change got none.
+        `wait_s` is how long the node may hold the request (long poll). `keyed`: the request has a key, so the user may
+        send it again; the advice in a Failure says so. The next node is asked if a node could not be reached, if it is
+        draining, or if a GET got no answer. No other node is asked if a change got no answer, because the change may
+        have been done.
 
         Raises Failure. The code is UNREACHABLE when nothing was sent, or a GET got no answer. It is UNKNOWN when a
         change was sent and no answer came. Otherwise it is that of the node's problem.
@@ -99,7 +100,8 @@ class Connection:
         raise of_errors(errors, when_unknown(method, path, keyed=keyed))
 
     def _candidates(self, path: str) -> Iterator[tuple[Address, str]]:
-        """The addresses to ask, in order. A remembered one comes with the id of the cluster that it must belong to."""
+        """Yield the addresses to ask, in order. A remembered address comes with the id of the cluster that it must
+        belong to, all others with ""."""
         if asks_one_node(path):
             yield self._nodes.given[0], ""
             return
@@ -145,8 +147,8 @@ class Connection:
         self._nodes.learn_cluster(answer.document)
 
     def _remember(self, address: Address, method: str, path: str, answer: Answer) -> None:
-        """Write the cluster's members into the file for the next command, once a command. If they were not seen for
-        FRESH_S, ask this node for them first."""
+        """Write the cluster's members into the file that later commands read. A command does that at most once. If the
+        file's members are older than FRESH_S, this node is asked for the members first."""
         now_s = time.time()
         if self._known is None or self._remembered:
             return

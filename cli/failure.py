@@ -47,7 +47,7 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
 
 
 def when_unknown(method: str, path: str, *, keyed: bool) -> str:
-    """The advice where a request was sent and no answer came. Empty for a GET, which changes nothing."""
+    """Return the advice to a user whose request was sent and got no answer. "" for a GET, which changes nothing."""
     if method == "GET":
         return ""
     if keyed:
@@ -60,8 +60,8 @@ def when_unknown(method: str, path: str, *, keyed: bool) -> str:
 
 
 def of_errors(errors: Sequence[HourwheelError], advice: str) -> Failure:
-    """The failure of a request that came to no success at any node; `errors` are those of all that were asked.
-    `advice`: see when_unknown."""
+    """Return the failure of a request that succeeded at no node. `errors` has the error of each node that was asked, in
+    order. `advice`: see when_unknown."""
     if all(isinstance(error, Unreachable) for error in errors):
         lines = [str(error) for error in errors]
         several = [f"cannot reach any of {len(lines)} nodes", *(f"  {line}" for line in lines)]

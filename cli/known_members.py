@@ -1,6 +1,7 @@
 """The members of clusters that commands saw, in a small file: a command finds a node when the given one is down.
 
-It is a cache. What cannot be read or written is passed over in silence. The file holds addresses and nothing else.
+The file is a cache. If it, or an entry of it, cannot be read or written, the command goes on without it and says
+nothing. The file holds clusters' ids and addresses, and when they were seen.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ CLUSTERS_MAX: Final = 50
 
 
 def cache_file() -> Path | None:
-    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home, which is not made."""
+    """Return the file's path: below XDG_CACHE_HOME or ~/.cache. None for a user whose home does not exist."""
     cache = os.environ.get("XDG_CACHE_HOME")
     if not cache:
         try:
@@ -40,7 +41,8 @@ class KnownMembers:
         self._path = path
 
     def find(self, given: Iterable[Address]) -> tuple[str, list[Address]] | None:
-        """The id and all addresses of the cluster that was last seen at one of these; None if none was."""
+        """Return the id and all addresses of the cluster that was seen last at one of the addresses `given`. None if no
+        cluster was seen there."""
         wanted = set(given)
         for cluster_id, entry in self._entries().items():
             found = _addresses(entry)
@@ -49,14 +51,14 @@ class KnownMembers:
         return None
 
     def is_fresh(self, given: Iterable[Address], now_s: float) -> bool:
-        """True if the members of the cluster at these addresses were seen a short time ago."""
+        """True if the members of the cluster at these addresses were seen less than FRESH_S ago."""
         wanted = set(given)
         seen_s = [float(entry["seen_s"]) for entry in self._entries().values() if wanted <= _addresses(entry)]
         return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S
 
     def keep(self, cluster_id: str, given: Iterable[Address], members: Iterable[Address], now_s: float) -> None:
-        """Write a cluster into the file. An address belongs to one cluster, so an older entry that has one of these
-        addresses is removed."""
+        """Write a cluster into the file. An address belongs to one cluster, so the entries of other clusters that have
+        one of these addresses are removed."""
         entry = {"given": [each.url for each in given], "members": [each.url for each in members], "seen_s": now_s}
         ours = _addresses(entry)
         others = {name: each for name, each in self._entries().items() if name != cluster_id}

@@ -15,7 +15,7 @@ LIST_S: Final = 3.0
 
 
 def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
-    """Add topics with near names to the message of a Failure with the code `unknown-topic`. `options` are those of the
+    """If a Failure has the code `unknown-topic`, add topics with near names to its message. `options` are those of the
     command that failed."""
     if failure.document.get("code") != "unknown-topic":
         return

@@ -1,8 +1,8 @@
 """Options that several commands share, and the fields of the contract that they become.
 
-A field that is not given is not sent, so that the node's defaults hold. Spans and times are read here
-(cli/time_option.py); whether they are in bounds is said by the node. Options that make up one object (`target`,
-`retry`) are gathered here.
+A field that is not given is not sent, so that the node's defaults hold. Spans and times are read by the client
+(cli/time_option.py). The node decides if they are in bounds. Options that make up one object (`target`, `retry`) are
+gathered here.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Results as a table for people or as JSON for programs, chosen by `-o`; and the options every client command shares.
 
-JSON output is the node's document as it came, so that what the API grows shows here without a change. Tables choose
-columns and wrap nothing: an id that is cut in two cannot be copied.
+JSON output is the node's document as it came, so that later members of the API are shown without a change here. Tables
+show chosen columns and wrap no cell: an id that is cut in two cannot be copied.
 """
 
 import functools

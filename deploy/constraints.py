@@ -1,4 +1,4 @@
-"""Renews constraints.txt, the versions with which Hourwheel is developed and tested. It is renewed on purpose only.
+"""Renews constraints.txt, the versions with which Hourwheel is developed and tested. Nothing renews the file by itself.
 
 `merge FROZEN...` takes the output of `pip freeze` under several Pythons. The files are named after the Pythons: 3.11,
 3.12, ... It prints one file for all. A package whose versions differ has a line for each, with its Pythons. `lowest`
@@ -21,8 +21,8 @@ def versions(frozen: str) -> dict[str, str]:
 
 
 def merged(by_python: dict[str, dict[str, str]]) -> list[str]:
-    """Return the lines of the constraints file. The oldest Python stands for all before it, the newest for all after
-    it."""
+    """Return the lines of the constraints file. The versions of the oldest Python hold for all older ones too, and
+    those of the newest for all newer ones."""
     pythons = sorted(by_python, key=lambda python: int(python.split(".")[1]))
     lines = []
     for name in sorted({name for found in by_python.values() for name in found}):

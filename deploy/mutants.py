@@ -92,8 +92,8 @@ def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
 
 
 def run(copy: Path, tests: Sequence[str], *, limit_s: float = LIMIT_S, compiled: bool = False) -> int:
-    """Return the exit status of pytest in a copy of the tree. A hang is a failure. `compiled`: keep compiled
-    modules."""
+    """Return the exit status of pytest in a copy of the tree. A run of more than `limit_s` is a failure. `compiled`:
+    keep compiled modules."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(copy)} | ({} if compiled else {"PYTHONDONTWRITEBYTECODE": "1"})
     try:

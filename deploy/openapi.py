@@ -26,8 +26,8 @@ def printed() -> str:
 
 
 def written(value: Any, indent: int = 0, taken: int = 0) -> str:
-    """Return a value as JSON. A value that fits on a line stands on one. `taken`: characters on that line before and
-    behind it."""
+    """Return a value as JSON. A value that fits on a line is written on one line. `taken`: the number of other
+    characters on that line, beside the indentation."""
     line = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, dict | list) or len(line) + taken + indent <= WIDTH:
         return line

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def transaction(path: str) -> Iterator[sqlite3.Connection]:
-    """Yield the database in a transaction: all of it happens, or nothing, and no other program writes meanwhile.
+    """Yield the database in a transaction. An exception undoes all its changes. No other program writes meanwhile.
 
     Raises sqlite3.OperationalError if another program holds the database for longer than a second.
     """

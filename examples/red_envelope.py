@@ -55,7 +55,8 @@ class Bank:
         say(f"{sender}'s envelope {envelope} has {left} cents; what is left goes back at {message['due'][11:]}")
 
     def open(self, envelope: str, person: str) -> None:
-        """Move a share to a person, once. Cancel the message when nothing is left, which its webhook would find."""
+        """Move a share to a person, once. When nothing is left, cancel the message, because its webhook would find
+        nothing to give back."""
         with transaction(self._path) as database:
             _, share, message, left = _read(database, envelope)
             cents = min(share, left)
@@ -84,7 +85,8 @@ class Bank:
         return Reply(200)
 
     def give_back(self, envelope: str) -> int:
-        """Move what is left to the sender. Return the cents that were moved: none the second time."""
+        """Move what is left to the sender. Return the cents that were moved. If it is called again, it moves nothing
+        and returns 0."""
         with transaction(self._path) as database:
             sender, _, _, left = _read(database, envelope)
             if left:

@@ -41,7 +41,7 @@ class Shop:
         say(f"order {order} is {self.state(order)}; message {message['id']} is due at {message['due'][11:]}")
 
     def pay(self, order: str) -> bool:
-        """Take a payment, and cancel the message. False: the payment comes too late and goes back."""
+        """Take a payment, and cancel the message. If it returns False, the payment came too late and has to go back."""
         changed, state, message = self._step(order, "paid")
         if not changed:
             say(f"order {order} is {state}: the payment goes back")
@@ -102,8 +102,8 @@ class Shop:
             return changed, *_read(orders, order)
 
     def _settle(self, how: str, message: dict[str, Any]) -> str:
-        """Ack or nack the message, and return the result. `stale`: the lease ended before, so another worker has the
-        message or it comes again."""
+        """Ack or nack the message, and return the result. The result `stale` says that the lease had ended. Then
+        another worker has the message, or it comes again."""
         receipts = {"receipts": [message["receipt"]]}
         answer = self._hourwheel.send("POST", f"/v1/topics/{TOPIC}/{how}", receipts, keyed=True)
         return str(answer["results"][0]["result"])

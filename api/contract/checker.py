@@ -1,9 +1,10 @@
-"""Checkers of the contract's fields: one function per field, the same for every way in which the field can come.
+"""Field readers: one function for each field of the contract, the same for every way in which the field can come.
 
-A checker takes the decoded JSON value and returns the value that the port wants. Or it raises `Fault` with the code,
-the limit that was passed and what to do. A checker does not know the place of the field. The reader of the document
-adds the pointer. Two paths call the same checkers: the quick path of a batch, and the thorough path that explains a
-refusal. So both agree about which values are valid.
+A field reader validates one value: it takes the decoded JSON value and returns the value that the port wants. Or it
+raises `Fault` with the code, the limit that was exceeded and what to do. (The checkers of histories in the tests are
+another thing.) A field reader does not know the place of the field. The reader of the document adds the pointer. Two
+paths in api/read call the same field readers: the quick path of a batch, and the thorough path that explains a refusal.
+So both agree about which values are valid.
 """
 
 import binascii
@@ -47,7 +48,7 @@ _NAMES: Final = {str: "a string", int: "a whole number", float: "a number with a
 class Fault(Exception):
     """A field's value is refused. `code` is a key of the problem table, `detail` says what is wrong and what to do.
 
-    - `below`: a pointer inside the field to the part at fault, "" for the whole.
+    - `below`: a pointer inside the field to the part at fault, "" for the whole field.
     - `also`: further faults of the same value, when it is an object with several members at fault.
     """
 
@@ -88,7 +89,7 @@ def read_topic(value: object) -> str:
 
 @lru_cache(maxsize=4096)
 def read_topic_text(name: str) -> str:
-    """Return a topic's name, checked. `name` is known to be text."""
+    """Return a topic's name. The caller knows that `name` is text; all else is validated here."""
     if _TOPIC.fullmatch(name) is None:
         raise Fault(
             "invalid-field",
@@ -135,7 +136,8 @@ def read_deliver_at(value: object, now_ms: int, max_delay_ms: int) -> int:
 
 
 def read_delay_level(value: object, levels_ms: tuple[int, ...], max_delay_ms: int) -> int:
-    """Return the delay in ms of a level, at most `max_delay_ms`. Levels count from 1."""
+    """Return the delay in ms of a delay level, at most `max_delay_ms`. `levels_ms` has the delays; level 1 is the
+    first."""
     if type(value) is not int:
         raise wrong_type(f"a whole number from 1 to {len(levels_ms)}", value)
     if not 1 <= value <= len(levels_ms):
@@ -162,7 +164,8 @@ def read_count(value: object, low: int, high: int) -> int:
 
 
 def read_choice(value: object, served: tuple[str, ...], planned: tuple[str, ...] = ()) -> str:
-    """Return a word of `served`. A word of `planned` is in the contract but not supported yet."""
+    """Return a word of `served`. A word of `planned` is refused with `not-supported-yet`, any other with
+    `invalid-field`."""
     if type(value) is str:
         if value in served:
             return value
@@ -207,8 +210,8 @@ def read_headers(value: object) -> dict[str, str]:
 
 
 def pack_headers(headers: dict[str, str]) -> bytes:
-    """Return a message's headers as they are kept: a msgpack map, or nothing. As separate names and values, the headers
-    of a large batch would hold five times its bytes."""
+    """Return a message's headers as they are kept: a msgpack map, or no bytes without headers. They are packed because
+    the headers of a large batch would hold five times as many bytes as separate names and values."""
     return msgspec.msgpack.encode(headers) if headers else b""
 
 
@@ -240,7 +243,8 @@ def read_key(value: object) -> str:
 
 
 def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") -> str:
-    """Return text of 1 to `bytes_max` bytes without control characters. A refusal calls it `name`."""
+    """Return text of 1 to `bytes_max` bytes without control characters. A refusal calls the value `name`, and ends with
+    `hint` if the length is wrong."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     size = len(value.encode())

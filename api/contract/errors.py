@@ -55,7 +55,7 @@ ADVICE: Final[Mapping[str, str]] = {
 
 
 class Answering(Protocol):
-    """A route, as far as this file needs it: what decides which errors it may answer."""
+    """The properties of a route that decide which errors it may answer."""
 
     @property
     def method(self) -> str:
@@ -67,8 +67,9 @@ class Answering(Protocol):
 
 
 def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:
-    """Return the codes that a route may answer, by status: those of its operation, and those of its kind of route.
-    ALWAYS and WITH_BODY are left out, and so is a status that is a success here."""
+    """Return the codes that a route may answer, by status. They come from its operation, from its body or parameters,
+    and from asking the leader. Two groups are left out: ALWAYS and WITH_BODY, and codes with a status that this route
+    also answers on success."""
     codes = list(says.errors)
     if says.request is not None or says.parameters:
         codes += _FIELDS if says.request is not None else _FIELDS[:2]
@@ -82,5 +83,5 @@ def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:
 
 
 def listed(codes: Sequence[str]) -> str:
-    """Return the codes as a list within a sentence."""
+    """Return the codes as text within a sentence: each in backticks, with commas between."""
     return ", ".join(f"`{code}`" for code in codes)

@@ -1,10 +1,10 @@
-"""A field of a message as a row: its values, its place in the record, its clashes, and its texts for people.
+"""A field of a message as a row: its values, its place in the record, the fields that it excludes, and its texts.
 
 `MessageFields` makes from the rows:
 
-- the two decoders of the quick path, and the checkers of the thorough one (api/read/message.py)
+- the two decoders of the quick path, and the field readers of the thorough one (api/read/message.py)
 - the lists of names: those that are refused, those in the fingerprint, and those that a PATCH may not change
-- the extension of a record.
+- the extension of a record: the msgpack map with the fields for which a record has no column.
 
 A row that is wrong ends the import with an error that names it.
 """
@@ -58,17 +58,17 @@ class BadField(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message. `said` and `example` are for the documents.
+    """A field of a message. `said` (its meaning) and `example` are printed into docs/openapi.json and docs/http.
 
     - `since`: the first build that serves it, or PLANNED.
     - `stored`: EXTENSION, NOT_STORED, or the column of the record.
-    - `fingerprinted`: true if another value makes another request.
+    - `fingerprinted`: true if a second request with the same key and another value here is a conflict.
     - `clash`: the names of fields that may not be sent beside it, each with the detail of the refusal.
-    - `harmless`: a value with which it clashes with no field.
+    - `harmless`: if the field has this value, it clashes with no field.
     - `required`: the detail of the refusal when it is missing; "" for an optional field.
     - `movable`: a PATCH may send it.
     - `rare`: few messages have it, so the decoder looks for it after the others.
-    - `pulled`: if it is in the extension, pulled messages show it too.
+    - `pulled`: a pull shows it, if it stands in the extension. A look-up always does.
     """
 
     name: str
@@ -161,7 +161,7 @@ class MessageFields:
         self.set(rows)
 
     def set(self, rows: Iterable[Field]) -> None:
-        """Replace the fields. Raises BadField, and changes nothing then."""
+        """Replace the fields. If it raises BadField, the fields are as before."""
         self.rows = registered(rows)
         #: Fields that this build serves, in the order of the pages.
         self.served = tuple(row for row in self.rows.values() if row.since != PLANNED)
@@ -196,8 +196,8 @@ class MessageFields:
         self.rare, self.none_sent = _getter([row.name for row in self.extension])
 
     def kept(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those members of a record's extension that are fields of a message. Its other members belong to apply,
-        or to a later build."""
+        """Return those members of a record's extension that are fields of a message. Its other members were set by the
+        state machine when it applied commands, or by a later build."""
         return {row.name: extension[row.name] for row in self.extension if row.name in extension}
 
     def pulled(self, extension: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,8 +211,9 @@ def pack_extension(members: Sequence[bytes]) -> bytes:
 
 
 def _struct(name: str, rows: Iterable[Field]) -> type[Struct]:
-    """Return the type that the quick decoder fills. Two types are faster than one, which would look for the fields of
-    both. A type that inherits looks for the inherited fields first, which took a seventh longer."""
+    """Return the type that the quick decoder fills. There is one type for each kind of body. A common type would be
+    slower, because the decoder would look for the fields of both kinds. Types that inherit from a base were a seventh
+    slower, because the decoder looks for the base's fields first."""
     members: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for row in rows:
         if row.required:
@@ -223,7 +224,7 @@ def _struct(name: str, rows: Iterable[Field]) -> type[Struct]:
 
 
 def _within(message: type[Any], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that a decoded message has."""
+    """Return those of `names` that are fields of the type `message`."""
     return tuple(name for name in names if name in message.__struct_fields__)
 
 

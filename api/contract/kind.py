@@ -1,6 +1,7 @@
-"""A kind of value that a field may hold: how it is checked, bounded, kept and shown.
+"""A kind of value that a field may hold: how it is validated, bounded, kept and shown.
 
-Each row of fields.py has a `Kind`. The functions here make kinds that need only bounds and no checker of their own.
+Each row of fields.py has a `Kind`. The functions here make kinds that need only bounds and no field reader of their
+own.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,12 @@ def same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The values that a field may hold: how they are checked, bounded and shown.
+    """The values that a field may hold: how they are validated, bounded and shown.
 
     - `read`: takes the decoded value, the clock (ms) and the limits, and returns the checked value. Raises `Fault`. A
       value for a record's extension is plain: text, numbers, and lists and maps of them.
-    - `wire`: the type that the quick decoder lets pass, as it was sent.
+    - `wire`: the JSON type that the quick decoder accepts. It must not change the value: not float, which makes 1.0 of
+      1.
     - `bytes_max`: the most bytes of a value; if the extension keeps it, of the packed value.
     - `schema`: the JSON Schema of a sent value.
     - `show`: makes the member of an answer from the kept value.
@@ -45,7 +47,7 @@ class Kind:
 
 
 def plain(checker: Callable[[Any], Any]) -> Read:
-    """Return a reader from a checker that needs no clock and no limits."""
+    """Return a `Read` function that calls a field reader without the clock and the limits."""
     return lambda value, now_ms, limits: checker(value)
 
 

@@ -22,20 +22,20 @@ Checker = Callable[[Any], Any]
 
 
 def or_null(checker: Checker) -> Checker:
-    """Return a checker that lets null pass, as None."""
+    """Return a field reader that returns None for null, and calls `checker` for any other value."""
     return lambda value: None if value is None else checker(value)
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """The names that an object of the contract may carry, and what refuses all others.
+    """The names that an object of the contract may carry. It refuses all other names.
 
-    - `served`: name -> checker.
-    - `raw`: served names whose checker gets the value's bytes as they came.
+    - `served`: name -> field reader.
+    - `raw`: served names whose field reader gets the value's bytes as they came.
     - `planned`: names of the contract that are not supported yet.
     - `read_only`: names that only answers carry.
     - `fixed`: names that are set when a message or topic is made, and that this request cannot change.
-    - `required`: served names that must be there, each with the detail of the refusal. `read_members` leaves these to
-      its caller.
+    - `required`: served names that must be there, each with the detail of the refusal. `read_inner` looks for them;
+      `read_members` does not, so its caller does.
     """
 
     served: Mapping[str, Checker]
@@ -60,8 +60,8 @@ class Fields(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _meant(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the known name that is most like this one. It takes 150 us, and many lines of a batch repeat the same
-    mistake."""
+    """Return the known name that is most like this one. None if none is like it. The result is cached, because a search
+    takes 150 us and many lines of a batch repeat the same mistake."""
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), None)
 
 
@@ -71,9 +71,9 @@ def pointer_to(name: str) -> str:
 
 
 def told(fault: Fault) -> list[tuple[str, str, str]]:
-    """Return code, pointer and detail of each fault of a value. The caller drops the `Fault` itself: it holds its
-    frames, and these would hold the fault. That is 20 KB for each line of a batch until the collector finds the
-    circle."""
+    """Return code, pointer and detail of each fault of a value. The caller keeps these and not the `Fault`, which
+    refers to the frames that it went through. A frame that refers back to it would keep 20 KB for each line of a batch
+    until the collector finds the circle."""
     return [(each.code, each.below, each.detail) for each in (fault, *fault.also)]
 
 

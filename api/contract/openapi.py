@@ -54,7 +54,7 @@ _PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 
 
 class Described(Protocol):
-    """A route as the document reads it."""
+    """The properties of a route that are printed into the document."""
 
     @property
     def method(self) -> str:
@@ -151,7 +151,7 @@ def _operation(route: Described, says: Operation, shapes: _Shapes) -> dict[str, 
 
 
 def _tag(pattern: str) -> str:
-    """Return the resource: the first word behind /v1."""
+    """Return the tag of a path, which names its resource: the first word behind /v1."""
     words = pattern.split("/")
     return words[2] if words[1] == "v1" else "health"
 

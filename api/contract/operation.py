@@ -45,7 +45,7 @@ class Example:
 
     - `target`: the path and query.
     - `body`: a JSON value, or text of lines for NDJSON.
-    - `answer`: likewise. None if it is too long to be shown.
+    - `answer`: likewise. None if the answer is too long to be shown.
     - `turn`: examples run in the order of their turns, and within a turn in the order of the document. An id, receipt
       or cursor shown by one example stands for the real one in the examples after it.
     - `alone`: true if a cluster of one node can show it. Other examples run against a port in memory.

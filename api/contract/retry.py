@@ -1,4 +1,4 @@
-"""Checkers of a `retry` policy, of a topic or of one message: when a failed delivery is tried again."""
+"""Field readers of a `retry` policy, of a topic or of one message: when a failed delivery is tried again."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -102,7 +102,7 @@ RETRY_SCHEMA: Final[schema.Schema] = {
 
 
 def _shown(kept: dict[str, int]) -> dict[str, Any] | None:
-    """Return a message's own settings only. None if it has none."""
+    """Return a message's own retry settings as answers show them, without those of its topic. None if it has none."""
     return {name: _show(name, kept[field]) for name, field in _NAMES.items() if field in kept} or None
 
 

@@ -1,7 +1,7 @@
-"""Values of the contract as JSON Schema (2020-12), with the bounds that the checkers know.
+"""Values of the contract as JSON Schema (2020-12), with the bounds that the field readers know.
 
-A schema is for people and for tools that make clients. The checkers decide which values are refused, and with which
-words. A schema lets a value through if it takes more than a pattern to refuse it.
+A schema is for people and for tools that make clients. The field readers decide which values are refused, and with
+which words. A schema is less strict: it accepts values that no pattern can tell from valid ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def said(value: Schema, words: str) -> dict[str, Any]:
 
 
 def text(chars_max: int, chars_min: int = 1, **more: Any) -> dict[str, Any]:
-    """A string of `chars_min` to `chars_max` characters. If a checker bounds the bytes, the same number bounds the
+    """A string of `chars_min` to `chars_max` characters. If a field reader bounds the bytes, the same number bounds the
     characters here."""
     return {"type": "string", "minLength": chars_min, "maxLength": chars_max, **more}
 

@@ -1,4 +1,5 @@
-"""Checkers of a `target`, of a topic or of one message: where a webhook may go. They run before anything is connected.
+"""Field readers of a `target`, of a topic or of one message: where a webhook may go. They run before anything is
+connected.
 
 The danger is in the address. A URL names its host in one of many notations, and the system that connects reads more of
 them than people do. `http://2130706433/`, `http://0x7f.1/` and `http://[::ffff:7f00:1]/` all mean this machine. So the
@@ -59,7 +60,7 @@ def read_url(value: object, limits: Limits) -> str:
 
 @lru_cache(maxsize=16)
 def _guard(allow: tuple[str, ...]) -> Addresses:
-    """Return the same guard as the push wire has at its sockets."""
+    """Return a guard for the networks in `allow`, of the same class as the guard at the sockets of the push wire."""
     return Addresses(allow)
 
 
@@ -114,8 +115,8 @@ def _name_or_ipv4(host: str) -> tuple[str, ...]:
 
 
 def _ascii(host: str) -> str:
-    """Return the host as it goes into DNS. This comes before the search for digits, because it folds full-width digits
-    and dots."""
+    """Return the host as it goes into DNS. Call it before looking for an IPv4 address, because it turns full-width
+    digits and dots into ASCII."""
     if host.isascii():
         return host
     try:
@@ -204,8 +205,8 @@ def read_message_target(value: object, limits: Limits) -> Target:
 def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str, Any]:
     """Return the sent fields of a topic's target, under `Target`'s names.
 
-    `whole` means a PUT: it needs a url, and null is the same as leaving out. Otherwise a null stays in the result, and
-    the topic loses that field.
+    `whole` means a PUT: it needs a url, and a field that is null counts as left out. Without `whole` a null stays in
+    the result, and takes that field away from the topic.
     """
     fields = Fields(
         {

@@ -66,7 +66,8 @@ class Answer:
     def send(self, transport: asyncio.Transport | None) -> None:
         """Write the whole answer and drop its content. Raises ConnectionResetError when the client has gone.
 
-        Nothing is written to a connection that closes. A pull that sees this (Exchange.gone) delivers nothing.
+        Nothing is written to a connection that is closing. A pull checks that before it delivers (Exchange.gone), and
+        then delivers nothing.
         """
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")

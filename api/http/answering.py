@@ -39,7 +39,8 @@ _UNREAD: Final = RuntimeError("the request is answered: nobody reads its body an
 class Answering(RequestHandler):
     """aiohttp's protocol of one connection, without a task for each request. `Connection` adds the stages.
 
-    `refuse` makes the answers to bytes that are not HTTP. `more` is true if the newest piece was full.
+    `refuse` makes the answers to bytes that are not HTTP. `more` is true if the newest read filled its buffer, so that
+    more bytes may wait in the socket.
     """
 
     __slots__ = ("_last", "_refuse", "more")
@@ -133,12 +134,12 @@ class Answering(RequestHandler):
 
     @abstractmethod
     def answered(self, body: StreamReader) -> None:
-        """Note that an answer was written and the socket has taken it. `body` is the body of its request, perhaps
-        unread."""
+        """Note that an answer was written and the socket has taken it. `body` is the body of the answered request, of
+        which a part may be unread."""
 
     async def _linger(self, body: StreamReader) -> None:
-        """Read and drop the rest of a refused body for LINGER_S, so that its client reads the answer. Close if there is
-        more."""
+        """Read and drop the rest of a refused body for LINGER_S, so that its client reads the answer. If the body has
+        not ended by then, close the connection."""
         try:
             async with asyncio.timeout(LINGER_S):
                 while not body.is_eof():

@@ -1,13 +1,14 @@
 """The protocol of a client's socket. It reads in pieces, and makes the connection when the client asks for something.
 
 A `Connection` is aiohttp's protocol, with a parser and a task. It is made with the client's first byte. A client that
-asks for nothing costs a fifth of the time without it. A body of known length is read in large pieces, to its end and no
-further, because its bytes are only stored and not parsed. Everything else is read in small pieces. 256 KB may hold
-43,000 chunks, or 4,000 requests of which eight are parsed and the rest is held. After a full piece the connection waits
-until the loop has come round, and other connections have read their pieces.
+asks for nothing has no `Connection`, and costs a fifth of the time that it would cost with one. A body of known length
+is read in large pieces, to its end and no further, because its bytes are only stored and not parsed. Everything else is
+read in small pieces. 256 KB may hold 43,000 chunks, or 4,000 requests of which eight are parsed and the rest is held. A
+piece is what one read of the socket brings; a full piece fills the buffer. After a full piece the connection waits for
+its turn, so that other connections can read their pieces first.
 
-Thousands may connect in one moment. Older connections go on, and the new ones begin a few at a time. A request for the
-node's health begins at once. Otherwise a load balancer would take the node for dead.
+Thousands may connect in one moment. Older connections go on, and the first requests of the new ones begin a few at a
+time. A request for the node's health begins at once. Otherwise a load balancer would take the node for dead.
 """
 
 import asyncio
@@ -45,14 +46,15 @@ class Room(ConnectionKeeper, Protocol):
 
     @property
     def beginnings(self) -> Crowd:
-        """Begins connections whose client asks for something for the first time, a few at a time."""
+        """The queue of connections whose client asks for something for the first time. A few begin in each round of the
+        loop."""
 
     @property
     def readings(self) -> Crowd:
-        """Lets connections that sent a full piece read on, a few at a time."""
+        """The queue of connections that sent a full piece. A few read on in each round of the loop."""
 
     def admits(self) -> bool:
-        """True if one more connection may be open. Another one may be closed for it."""
+        """True if one more connection may be open. To make that true, another connection may be closed."""
 
     def turn_away(self, transport: asyncio.Transport) -> None:
         """Tell a client that the node has too many connections, and close its connection."""
@@ -60,8 +62,8 @@ class Room(ConnectionKeeper, Protocol):
 
 class ClientProtocol(asyncio.BufferedProtocol):
     """The protocol of one client's socket; asyncio calls it. It makes a `Connection` for the client's first request,
-    and passes all bytes to it. Before that it stands for the client itself: it has a stage and can be closed for
-    another client."""
+    and passes all bytes to it. Before that request, the keeper treats this object like a connection: it has a stage,
+    and can be closed to admit another client."""
 
     __slots__ = ("_first", "_into", "_room", "_transport", "connection", "since_s")
 
@@ -78,7 +80,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected. If the node has too many connections, the client gets a refusal and is closed."""
+        """Called when a client has connected. If the node has too many connections, the client gets a refusal, and its
+        socket is closed."""
         room, opened = self._room, cast(asyncio.Transport, transport)
         if not room.admits():
             room.turn_away(opened)
@@ -89,7 +92,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         room.opened[self] = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is closed, by either side."""
+        """Called when the socket is closed, by either side. Ends the connection and counts it no more."""
         connection, self.connection = self.connection, None
         self._forget()
         if self._transport is not None:
@@ -149,7 +152,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._room.watch.again(self.connection)
 
     def eof_received(self) -> bool:
-        """The client has sent its last byte. If it has asked for nothing, its connection is closed soon."""
+        """Called when the client has sent its last byte. If it has asked for nothing, its socket is closed soon."""
         if self.connection is not None:
             return self.connection.eof_received()
         self._room.closings.add(self._close)
@@ -166,12 +169,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # -- what goes
 
     def pause_writing(self) -> None:
-        """The socket takes no more bytes."""
+        """Called when the socket takes no more bytes. Tells the connection."""
         if self.connection is not None:
             self.connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """The socket has taken all bytes."""
+        """Called when the socket has taken all bytes. Tells the connection."""
         if self.connection is not None:
             self.connection.resume_writing()
 
@@ -182,25 +185,27 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return not self._first
 
     def may_go(self) -> bool:
-        """True if the listener may close it to admit another client."""
+        """True if the listener may close this socket to admit another client: it is open and has no `Connection`
+        yet."""
         return self.connection is None and self._transport is not None and not self._transport.is_closing()
 
     def make_room(self) -> None:
-        """Close it, so that another client can be admitted. If its first request waits to begin, it is answered 429
-        `busy`."""
+        """Close the socket, so that another client can be admitted. If its first request waits to begin, it is answered
+        429 `busy`."""
         if self._first and self._transport is not None:
             self._transport.write(self._room.refuse(self._room.budget.full()).whole())
         self._close()
 
     def end(self) -> None:
-        """The server ends: close it. But a first request that waits for its turn begins now, so that it is answered."""
+        """Close the socket, because the server ends. But a first request that waits for its turn begins now, so that it
+        is answered."""
         if self._first:
             self._begin()
         else:
             self._close()
 
     def close_overdue(self, now_s: float) -> None:
-        """Close it if the client has asked for nothing for HEADER_MAX_S. `now_s` is the loop's time."""
+        """Close the socket if the client has asked for nothing for HEADER_MAX_S. `now_s` is the loop's time."""
         if now_s > self.since_s + HEADER_MAX_S and not self._first:
             self._close()
 
@@ -210,7 +215,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _forget(self) -> None:
-        """Drop the first piece and its turn, because the client has gone. The budget does not count the piece."""
+        """Drop the first piece, and its wait for a turn to begin. The budget never counted the piece, so nothing is
+        given back."""
         if self._first:
             self._first = b""
             self._room.beginnings.remove(self._begin)

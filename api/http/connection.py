@@ -2,8 +2,8 @@
 
 The connection knows its stage (`api.http.stage`), so no stage lasts longer than its deadline. A client that sends its
 header, or reads its answer, drop by drop holds it no longer than others. Answers wait until the socket has taken them.
-A client that has closed its side still gets its answers. Bytes that are not HTTP get an answer in the shape of every
-error. Here the request "at work" is the one that is being answered.
+A client that has closed its side (it sends nothing more) still gets its answers. Bytes that are not HTTP get an answer
+in the shape of every error. Here the request "at work" is the one that is being answered.
 """
 
 import asyncio
@@ -49,7 +49,8 @@ web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 
 
 class Connection(Answering):
-    """One client's connection, with its stage and what has come of its next requests. `host` keeps all connections."""
+    """One client's connection: its stage, and the bytes of its next requests. `host` is the keeper of all
+    connections."""
 
     __slots__ = (
         *("_ahead_s", "_cut_off", "_framing", "_held", "_host", "_is_upgrade", "_leaves", "_newest"),
@@ -81,13 +82,13 @@ class Connection(Answering):
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with an admitted client (`api.http.client_protocol`) that has sent its first bytes."""
+        """Begin to serve an admitted client (`api.http.client_protocol`) that has sent its first bytes."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` sees every byte left
         super().connection_made(transport)
         self._enter(HEADER, HEADER_MAX_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed, by either side."""
+        """Called when the connection is closed, by either side. Its work ends soon, a few connections at a time."""
         self._host.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
@@ -114,7 +115,7 @@ class Connection(Answering):
             self._host.watch.again(self)
 
     def _feed(self, body: StreamReader, data: bytes) -> bool:
-        """Take a piece while the newest body is under way. True if the body ended in it."""
+        """Take a piece that continues the newest body. True if the body ended in it."""
         before, come, is_taken = self._request_count, body.total_bytes, not self._messages
         super().data_received(data)
         if not body.is_eof():
@@ -154,10 +155,9 @@ class Connection(Answering):
             self._end_wait()
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
-        """Note that a request ended in this piece, or goes on behind it, and `ahead` bytes of the piece stand behind
-        its end. They are a part of the next header, unless the parser stopped: it goes on when fewer than AHEAD_MAX
-        requests wait. Behind a request that offers another protocol (Upgrade) it drops them; after the change of
-        protocol, all bytes."""
+        """Note that a request ended in this piece, or that its body goes on behind it (`ahead` is 0). `ahead` bytes of
+        the piece stand behind the request: a part of the next header. But if AHEAD_MAX requests wait, the parser has
+        stopped and reads them later. If the request offers another protocol (Upgrade), it drops them."""
         self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
@@ -168,13 +168,13 @@ class Connection(Answering):
                 self._cut()
 
     def _cut(self) -> None:
-        """Stop reading: the next header is too large. The requests before it are the last ones."""
+        """Stop reading, because the next header is too large. The requests before it are the last that are answered."""
         self._cut_off = True
         self._pause_transport_reading()
         self._end_wait()
 
     def needs_no_body(self) -> None:
-        """Take the request at work for whole, though its body may not have come: its route reads no body."""
+        """Treat the request at work as whole, even if its body has not come, because its route reads no body."""
         if self.stage is READING:
             self._enter(WORKING)
 
@@ -190,7 +190,7 @@ class Connection(Answering):
             self.force_close()
 
     def refuse_body(self) -> None:
-        """The server ends, so the handler that waits for the newest body gets an error."""
+        """Let the handler that waits for the newest body get an error, because the server ends."""
         if self._newest is not None:
             self._newest.set_exception(web.RequestPayloadError("the server ends"))
 
@@ -217,14 +217,15 @@ class Connection(Answering):
         return 0 if self._newest is None else self._framing.only_kept(self._newest.total_bytes, most)
 
     def hold_reading(self) -> bool:
-        """Read nothing until `read_on`. True if reading was on until now."""
+        """Stop reading until `read_on` is called. True if reading was on before this call."""
         was_read, self._held = not self._held, True
         if was_read:
             self._pause_transport_reading()
         return was_read
 
     def read_on(self) -> None:
-        """Resume reading: the connection's turn has come, or the event that it awaits."""
+        """Resume reading after `hold_reading`. Called at the connection's turn, or when its wait is no longer
+        watched."""
         self._held = False
         if not (self._reading_paused or self._buffer_paused):
             self._resume_transport_reading()
@@ -234,9 +235,9 @@ class Connection(Answering):
             super()._resume_transport_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
-        """The client has sent its last byte. The connection stays open for requests under way. An idle one is closed
-        soon: 3,000 idle ones close a few at a time. A wait ends at once: nothing says if the client only closed its
-        side or is gone."""
+        """Called when the client has sent its last byte. The connection stays open while a request is at work. Without
+        one it is closed soon, a few at a time, because 3,000 may end at once. A wait for messages ends at once, because
+        the client may be gone."""
         self.half_closed = self.stage in _AT_WORK
         if self.half_closed and self.ended is not None:
             self._leaves = True
@@ -248,8 +249,8 @@ class Connection(Answering):
         return True
 
     def force_close(self) -> None:
-        """Close it. Unsent bytes have LINGER_S. Otherwise aiohttp forgets the transport, and a client that reads
-        nothing would keep it for ever."""
+        """Close the connection. Unsent bytes have LINGER_S to leave, then it is aborted. Otherwise aiohttp forgets the
+        transport, and a client that reads nothing would keep it for ever."""
         if self.transport is not None and self.transport.get_write_buffer_size():
             self._loop.call_later(LINGER_S, self.transport.abort)
         super().force_close()
@@ -270,12 +271,12 @@ class Connection(Answering):
             super().resume_reading(resume_parser)
 
     def _drop_more(self) -> None:
-        """Read more of an unwanted body, so that its client reads the answer."""
+        """Read more of a body that no handler wants. Without that the client may not read the answer."""
         if self._reading_paused and self.transport is not None:
             super().resume_reading()
 
     def _pause_reading_for_buffer(self) -> None:
-        """Pause reading: AHEAD_MAX requests wait. The client's end cannot be seen behind them, so a wait ends."""
+        """Pause reading, since AHEAD_MAX requests wait. The client's end cannot be seen behind them, so a wait ends."""
         super()._pause_reading_for_buffer()
         self._end_wait()
 
@@ -290,13 +291,13 @@ class Connection(Answering):
         return len(self._messages) > 1 or (bool(self._messages) and self._newest is None)
 
     def wait(self, ended: Callable[[], None]) -> None:
-        """The request at work begins a wait that may be long. `ended` is called to end it."""
+        """Called when the request at work begins a wait that may be long. The connection calls `ended` to end it."""
         self.ended, self._leaves = ended, False
         self.since_s = self._loop.time()
         self._host.watch.begin(self)
 
     def waited(self) -> None:
-        """The request at work waits no more."""
+        """Called when the request at work waits no more."""
         self.ended = None
         self._host.watch.end(self)
 
@@ -316,13 +317,13 @@ class Connection(Answering):
         return self.stage is IDLE
 
     def may_go(self) -> bool:
-        """True if it may be closed to admit another: the node waits for its client, or its request waits."""
+        """True if it may be closed to admit another: the node waits for the client, or the request at work waits."""
         waits = self.stage is not WORKING or self.ended is not None
         return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
-        """End it, so that another client can be admitted. A wait is answered as one that found nothing. A request that
-        has not come whole is refused with `busy`. An unread answer is dropped."""
+        """End the connection to admit another client. A wait is answered as one that found nothing. A request of which
+        only a part has come is refused with `busy`. An unread answer is dropped."""
         if self.ended is not None:
             self._last = True
             self.ended()
@@ -334,13 +335,13 @@ class Connection(Answering):
         self.force_close()
 
     def _say(self, problem: Problem) -> None:
-        """Write a problem outside any request. The caller closes the connection."""
+        """Write a problem that answers no whole request. The caller closes the connection."""
         if self.transport is not None:
             self.transport.write(self._refuse(problem).whole())
             self.drop_unread()
 
     def unwatched(self) -> bool:
-        """True if no wait may begin: the client's end would not show, or uncounted bytes would be held."""
+        """True if no wait may begin: this node would not see the client leave, or would hold uncounted bytes."""
         return self.half_closed or self._buffer_paused or self._cut_off or self._holds_uncounted()
 
     def _holds_uncounted(self) -> bool:
@@ -382,7 +383,7 @@ class Connection(Answering):
     # -- the stage
 
     def _enter(self, stage: Stage, within_s: float | None = None) -> None:
-        """Enter this stage, which may last `within_s`. None: only the route may set a deadline."""
+        """Enter this stage, which may last `within_s`. None: the connection sets no deadline, but the route may."""
         self.stage = stage
         self.since_s = self._loop.time()
         if self.half_closed and stage is WORKING:
@@ -390,7 +391,7 @@ class Connection(Answering):
         self._until_s = _NEVER_S if within_s is None else self.since_s + within_s
 
     def close_overdue(self, now_s: float) -> None:
-        """Close it if it has stood at its stage for too long."""
+        """Close the connection if it has stood at its stage for longer than the stage may last."""
         if now_s <= self._until_s:
             return
         if self.stage is ANSWERING and self.transport is not None:

@@ -1,4 +1,5 @@
-"""The keeper of all connections as one connection sees it: the budget that all share, and crowds that take turns."""
+"""The keeper of all connections as one connection sees it: the budget that all share, and the queues in which they wait
+for their turn."""
 
 from typing import Protocol
 
@@ -20,11 +21,11 @@ class ConnectionKeeper(Protocol):
 
     @property
     def endings(self) -> Crowd:
-        """Ends waits, a few at a time."""
+        """The queue of waits to end, a few in each round of the loop."""
 
     @property
     def closings(self) -> Crowd:
-        """Ends the work for closed connections, a few at a time."""
+        """The queue of closed connections whose work is to end, a few in each round of the loop."""
 
     def unburden(self, newest: object) -> None:
         """Close the connection whose answer is unread for longest, but not `newest`, if unread answers hold too much

@@ -8,8 +8,8 @@ from api.port.problem import Problem
 
 
 def refuse_other_sites(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """Raise `forbidden` for a request from a page that is not this node's own. `names`: the names that browsers may
-    use."""
+    """Raise `forbidden` for a request from a page that is not this node's own. `names`: the host names under which
+    browsers may reach this node."""
     origin = headers.get("Origin")
     if origin is None and headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         return
@@ -24,8 +24,8 @@ def refuse_other_sites(headers: Mapping[str, str], names: Collection[str]) -> No
 
 def is_own_name(host: str, names: Collection[str]) -> bool:
     """True if a browser with this Host header has reached the node that it meant. The owner of any other name may have
-    given that name this node's address. A Host that is an IP address leaves nothing to redirect, so it is always
-    own."""
+    let that name resolve to this node's address. A Host that is an IP address is always accepted, because no name was
+    resolved."""
     name, _, number = host.rpartition(":")
     if not number.isdigit():
         name = host

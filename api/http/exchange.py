@@ -82,13 +82,13 @@ class Exchange:
         self.line: Line | None = None  # the line in which requests of its kind begin
 
     async def go_on(self) -> None:
-        """Wait for the next turn of this request. Call it after an event that hundreds of requests may have waited
-        for."""
+        """Wait for a turn of the loop in which this request may go on. Call it after an event that hundreds of requests
+        may have waited for."""
         if self.line is not None:
             await self.line.turn()
 
     def asks_elsewhere(self) -> None:
-        """Note that another node leads, and that the port asks that one."""
+        """Note that another node leads, and that the port will ask that node. The answer then names that node."""
         self.answered = Answered()
         ANSWERED.set(self.answered)
 

@@ -1,4 +1,4 @@
-"""Bounds for the bytes that a client sends beside bodies: headers, and the sizes of chunks.
+"""Bounds for the bytes that a client sends and that belong to no body: headers, and the sizes of chunks.
 
 The budget does not count them, and each costs the parser more than a byte of a body does. This module also finds which
 bytes surely belong to a body.
@@ -38,8 +38,8 @@ class Framing:
         return self._header > HEADER_BYTES_MAX
 
     def begins(self, message: RawRequestMessage, size: int, body: StreamReader) -> bool:
-        """Begin a request in a piece of `size` bytes, and maybe others before it. True if one of their headers may be
-        too large."""
+        """Begin to count for the newest request whose header ended in a piece of `size` bytes. `message` and `body` are
+        that request's; the piece may hold others before it. True if a header in the piece may be too large."""
         may_be = self._header + size > HEADER_BYTES_MAX
         self._header = 0
         if message.chunked:  # the piece may begin with the end of another body
@@ -50,8 +50,9 @@ class Framing:
         return may_be
 
     def chunks(self, size: int, body: int) -> bool:
-        """Count `size` more bytes of the body, which has `body` so far. True if too much stands beside it: chunks of a
-        byte cost a hundred times what a body does."""
+        """Count `size` more bytes as they came; `body` bytes of the body have been decoded so far. True if the sizes of
+        chunks take too many bytes beside these. A byte in a chunk of its own costs a hundred times as much as one in a
+        large chunk."""
         if self._chunked is None:
             return False
         self._chunked += size
@@ -59,7 +60,7 @@ class Framing:
 
     def only_kept(self, body: int, most: int) -> int:
         """Return how many of the next bytes, up to `most`, surely belong to the body, which has `body` bytes so far.
-        They are stored and not parsed. 0 if a body in chunks has too much beside it."""
+        They are stored and not parsed. 0 if the sizes of a body's chunks take too large a share of its bytes."""
         if self._chunked is None:
             return max(0, min(most, self._length - body))
         return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
@@ -76,8 +77,8 @@ def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def behind(piece: bytes, body: int) -> int:
-    """Return how many bytes of another request follow the request that ends in this piece. That request has `body`
-    bytes behind its last empty line. 0 if the piece begins within that line."""
+    """Return how many bytes of another request follow the request that ends in this piece. `body` bytes of that request
+    stand behind the last empty line. 0 if the piece begins in the middle of that line."""
     end = len(piece) - body
     line = piece.rfind(b"\r\n\r\n", 0, end)
     return end - line - 4 if line >= 0 else 0

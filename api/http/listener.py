@@ -1,4 +1,5 @@
-"""All connections of clients: the order in which they begin, read and end, and which are closed to admit others."""
+"""The keeper of all connections of clients. It decides in which order they begin, read and end, and which are closed to
+admit others."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,7 +44,8 @@ Stood = list[tuple[float, Client]]
 
 
 class FirstRequests(Crowd):
-    """Begins connections, one at a time while the loop accepts as many connections as it can.
+    """Begins connections, a few in each round of the loop. While the loop accepts as many connections as it can, only
+    one begins in each round.
 
     Thousands of clients must be accepted faster than they connect. Otherwise a request for the node's health stands
     behind them in the kernel's backlog.
@@ -62,7 +64,7 @@ class FirstRequests(Crowd):
 
 class Listener(web.Server):
     """The keeper of all connections. If a client connects at the bound on connections, it closes one that keeps the
-    node waiting, or refuses the client. The work for a connection ends soon after the connection is closed."""
+    node waiting, or refuses the client. When a connection is closed, the work for it ends soon after, in its turn."""
 
     def __init__(
         self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
@@ -95,7 +97,7 @@ class Listener(web.Server):
         self._turned_away: set[asyncio.Transport] = set()  # closed in a moment
 
     def admits(self) -> bool:
-        """True if one more connection may be open. Another one may be closed for it."""
+        """True if one more connection may be open. To make that true, another connection may be closed."""
         self.beginnings.came += 1
         if self.budget.connections < self.budget.connections_max:
             return True
@@ -110,8 +112,9 @@ class Listener(web.Server):
         return True
 
     def turn_away(self, transport: asyncio.Transport) -> None:
-        """Tell a client that the node has too many connections, and close. The client has a moment to read that. Bytes
-        that it has sent meanwhile are dropped, because a connection closed with unread bytes is reset."""
+        """Tell a client that the node has too many connections, and close its connection. The client has a moment to
+        read the refusal. Bytes that it has sent meanwhile are dropped, because a connection closed with unread bytes is
+        reset."""
         transport.write(self.refuse(self.budget.full()).whole())
         if len(self._turned_away) == TURNED_AWAY_MAX:
             transport.close()
@@ -152,9 +155,9 @@ class Listener(web.Server):
                 longest.make_room()
 
     def _first(self, those: Stood, fits: Callable[[Client], bool], order: Callable[[Client], Any]) -> Client | None:
-        """Return the first of `those` that `fits` and that has not changed its stage or wait since it was found. If
-        there is none, one pass over all connections fills `those` by `order`, for later calls too. None if no
-        connection fits."""
+        """Return the first connection of `those` that `fits` and has the same stage and wait as when it was found. If
+        there is none, fill `those` in one pass over all connections, sorted by `order`, and look again. Later calls use
+        the rest. None if no connection fits."""
         for looked in (False, True):
             if looked:
                 fitting = (each for each in self._all() if fits(each))

@@ -45,7 +45,7 @@ def query_time(text: str) -> int:
 
 
 def query_limit(text: str) -> int:
-    """Return the number of entries that a page shall hold, from 1 to PAGE_MAX."""
+    """Return the greatest number of entries of a page, from 1 to PAGE_MAX."""
     if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
         raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
     return int(text)
@@ -54,8 +54,8 @@ def query_limit(text: str) -> int:
 def read_query(
     exchange: Exchange, checkers: Mapping[str, Callable[[str], Any]], planned: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the query's values, each checked and converted by the checker of its name. `planned` are the names that a
-    later version will take. Raises a `Problem` that names every parameter at fault."""
+    """Return the query's values, each checked and converted by the function under its name in `checkers`. `planned` are
+    the names that a later version will take. Raises a `Problem` that names every parameter at fault."""
     values: dict[str, Any] = {}
     faults: list[tuple[str, FieldFault]] = []
     for name, text in exchange.query(checkers, planned).items():

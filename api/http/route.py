@@ -27,7 +27,7 @@ class Route(msgspec.Struct, frozen=True):
 
     - `leader`: only the leader answers, and other nodes pass the request on, unless `stays` lets this node answer.
     - `batch`: its body may have as many bytes as a batch.
-    - `waits`: may wait for long. The wait ends when the node drains.
+    - `waits`: may wait for long. A drain of the node ends the wait.
     - `nothing`: the body of the answer to a wait that ends before it found anything.
     - `health`: is answered while draining.
     - `says`: the operation in docs/openapi.json. Routes between nodes are `internal` and have none.

@@ -63,9 +63,9 @@ PASSED_ON_S: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """A request that may wait for long. `came_by` is the node that passed it on ("" for none), `number` its number
-    there. `ended` is true once the wait was ended. `nothing` is the body of its answer if it ends before it found
-    anything. A wait with an empty `nothing` is not ended so."""
+    """A request that may wait for long. If another node passed it on, `came_by` is that node ("" otherwise), and
+    `number` is that node's number for it. `ended` is true once the wait was ended. It is then answered with the body
+    `nothing`. If `nothing` is empty, only a drain can end the wait."""
 
     task: "asyncio.Task[Any]"
     came_by: str
@@ -115,9 +115,9 @@ class Server:
         """Refuse new requests with 503 `draining`, and end every wait with that answer. Idempotent. Health routes go
         on.
 
-        Waits that this node passed on have PASSED_ON_S, in which the leader is asked to end them (`end_waits`). The
-        leader may just have delivered to one of them. On a closed connection that delivery would be lost, and come
-        again after its lease.
+        Waits that this node passed on to the leader end PASSED_ON_S later. Until then the leader is asked to end and
+        answer them (`end_waits`), because it may just have delivered messages to one of them. If this node ended the
+        wait itself, it would lose those messages, and they would come again after their lease.
         """
         if self.draining:
             return
@@ -205,7 +205,7 @@ class Server:
             exchange.release()
 
     def _check(self, exchange: Exchange) -> None:
-        """Refuse a request that nodes would read differently, or that a page of another site sends."""
+        """Refuse a request that two nodes could read differently, or that a page of another site sends."""
         if exchange.connection.oversized and is_too_large(exchange.request.raw_headers):
             raise header_too_large()
         if "#" in exchange.target:
@@ -239,9 +239,9 @@ class Server:
         return await route.handler(exchange)
 
     def _moves_on(self, route: Route, exchange: Exchange) -> bool:
-        """True if a request that this node refused with `no-leader`, and that changed nothing, may go to the present
-        leader. This node led when the request came, and has given leadership away. Two kinds stay: waits, which end
-        with the leader, and requests about the cluster itself."""
+        """True if this node refused the request with `no-leader` and changed nothing, and the request may go to the
+        present leader. This node led when the request came, and has given leadership away. Two kinds are not sent on:
+        waits, which end with the leader, and requests about the cluster itself."""
         elsewhere = route.leader and not route.waits and not self.port.leads() and exchange.answered is None
         return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
 

@@ -39,8 +39,8 @@ class Watched(Protocol):
     """A connection, as the watch sees it."""
 
     def awaits_its_end(self) -> int | None:
-        """Return the descriptor of its socket, if only its client's end should come. None if it is not to be watched
-        now."""
+        """Return the descriptor of its socket, if nothing but the client's end should come on it. None if it is not to
+        be watched now."""
 
     def hold_reading(self) -> bool:
         """Stop the loop's reading of its socket. True if the loop read it until now."""
@@ -61,8 +61,8 @@ class Watch:
         self._descriptors: dict[Watched, int] = {}  # the inverse; also has closed connections until they end
 
     def begin(self, connection: Watched) -> None:
-        """A request of this connection begins to wait. It is watched from the next round of the loop on, so a request
-        that finds messages at once is not delayed."""
+        """Called when a request of this connection begins to wait. The connection is watched from the next round of the
+        loop on, so a request that finds messages at once is not delayed."""
         self._waiting += 1
         self.again(connection)
 
@@ -72,7 +72,7 @@ class Watch:
             self._loop.call_soon(self._add, connection)
 
     def end(self, connection: Watched) -> None:
-        """The request of the connection waits no more."""
+        """Called when the request of the connection waits no more. The loop reads the connection again."""
         self._waiting -= 1
         if connection in self._descriptors:
             self._remove(connection)
@@ -103,8 +103,8 @@ class Watch:
         connection.hold_reading()
 
     def _some(self) -> None:
-        """Let the loop read a few connections with something to read. The epoll is level-triggered, so the others come
-        next."""
+        """Let the loop read a few of the watched connections that have something to read. The epoll is level-triggered,
+        so it reports the others again in the next round."""
         assert self._epoll is not None
         for descriptor, _ in self._epoll.poll(0, CLOSED_A_TURN):
             connection = self._by_descriptor[descriptor]

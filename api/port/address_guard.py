@@ -4,8 +4,8 @@ A client that may schedule a message chooses its URL. Without a guard a node wou
 the client could not reach itself. A check of the name does not help: it may resolve to any address, and to another one
 a moment later. So the guard stands where the socket is made. There it sees the real address of the connection.
 
-An IPv6 address that stands for an IPv4 one (mapped, compatible, translated, NAT64, 6to4) is judged as that one. Of the
-others only global unicast (2000::/3) is public, less its reserved parts.
+An IPv6 address that stands for an IPv4 one (mapped, compatible, translated, NAT64, 6to4) is judged as that one. Of all
+other IPv6 addresses only global unicast (2000::/3) is public, without its reserved parts.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Addresses:
         """Return a socket for one row of getaddrinfo, not yet connected, as aiohttp's connector wants it. Raises
         AddressForbidden.
 
-        The receive buffer is small, because at most 16 KiB of an answer is read. Bytes that come at once are also
-        parsed at once, in the event loop.
+        The receive buffer is small, because at most 16 KiB of an answer is read. A large buffer could also bring many
+        bytes at once, which the event loop would parse without a pause.
         """
         family, kind, protocol, _, address = info
         if not self.allows(address[0]):

@@ -24,7 +24,7 @@ class SnapshotPort(Protocol):
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
         """Write a backup of this node's state into `directory`, a path below the configured directory (None: into the
-        configured one itself). It is durable at return. A caller that goes away does not stop it.
+        configured one itself). The backup is durable at return. It goes on even if its caller is cancelled.
 
         Raises `invalid-field`, `change-in-progress` (one at a time), `backup-failed` (that place cannot be written),
         `no-leader` (the cluster is not founded yet), `draining`.

@@ -27,8 +27,8 @@ ROOM_FREE_BYTES: Final = 1024 * 1024
 
 
 class Room:
-    """A number of bytes that tasks share. They take bytes in the order of asking, and wait while too few are left. A
-    task that asks for more than there are in all takes all, and so is alone."""
+    """A number of bytes that tasks share. They take bytes in the order in which they ask, and wait while too few are
+    left. A task that asks for more than the whole number takes all bytes, so no other task has any meanwhile."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -68,7 +68,7 @@ class Budget:
 
     - `connections`: the number of open ones. The listener counts them.
     - `refused`: the number of `busy` answers.
-    - `look_ups`: taken for each look-up of a message, LOOK_UPS_MAX at a time.
+    - `look_ups`: a semaphore that each look-up of a message holds, so that at most LOOK_UPS_MAX run at a time.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX, connections_max: int = CONNECTIONS_MAX) -> None:
@@ -99,8 +99,8 @@ class Budget:
 
     @contextmanager
     def counted(self, size: int) -> Iterator[None]:
-        """Count `size` bytes that are in memory already until the block ends. They count beyond the bound too; later
-        requests are then refused."""
+        """Count `size` bytes that are in memory already until the block ends. They are counted even if they exceed the
+        bound. Later requests are then refused."""
         self.held_bytes += size
         try:
             yield
@@ -109,8 +109,8 @@ class Budget:
 
     @asynccontextmanager
     async def parsed(self, size: int) -> AsyncIterator[None]:
-        """Count the `size` bytes that parsed parts will hold, until the block ends. Large parts first wait until other
-        large parts leave enough of their bound."""
+        """Count the `size` bytes that parsed parts will hold, until the block ends. If they are more than
+        ROOM_FREE_BYTES, first wait until other such parts leave enough of the bytes that these may hold together."""
         if size <= ROOM_FREE_BYTES:
             with self.counted(size):
                 yield
@@ -130,7 +130,7 @@ class Budget:
             self.unread_bytes -= size
 
     def is_unread(self) -> bool:
-        """True if unread answers hold more than their share."""
+        """True if unread answers hold more than one part in UNREAD_SHARE of the bytes in the budget."""
         return self.unread_bytes > self.bytes_max // UNREAD_SHARE
 
     def full(self) -> Problem:

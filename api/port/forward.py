@@ -17,8 +17,8 @@ class ForwardRequest(msgspec.Struct, frozen=True):
 
 
 class Answered:
-    """The node that answered a request which this node took and another one carried out, and its term. They are "" and
-    0 before the answer."""
+    """The node that answered a request which this node took and another one carried out, and its term. Until the answer
+    is here, the node is "" and the term is 0."""
 
     __slots__ = ("node", "term")
 

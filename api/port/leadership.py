@@ -1,7 +1,7 @@
 """Values that nodes exchange around a change of leader, and that an operator sees of a drain.
 
-They cross the service port like everything in `api.port.port`. Receipts prove claims about a delivery, because only
-nodes of the cluster and the consumer of the message have them.
+They cross the service port like everything in `api.port.port`. A receipt proves that its sender may say how a delivery
+ended: only nodes of the cluster and the consumer of the message have it.
 """
 
 from typing import Final
@@ -43,10 +43,10 @@ class OpenHandOvers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TakeoverView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new leader's account of its takeover.
 
-    - `ready_us`: how long ago it could deliver for the first time, in microseconds.
-    - `in_flight_carried`: the number of deliveries of earlier terms whose lease ran when its term began.
-    - `repeated`: the number of those, and of the deliveries that the old leader named, that it made again under their
-      lease.
+    - `ready_us`: the microseconds since the moment from which it could deliver.
+    - `in_flight_carried`: the number of deliveries of earlier terms whose lease had not ended when its term began.
+    - `repeated`: how many of these deliveries, and of those that the old leader named, it made again before their lease
+      had ended.
     """
 
     node: str

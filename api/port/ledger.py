@@ -40,9 +40,9 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand-over that repeats another one. The fields `before_*` and `lease_end_ms` are of that other hand-over. It is
-    of the same message, or with the cause scheduled_twice of the message `other`. Unknown times are 0, and unknown
-    nodes empty."""
+    """A hand-over that repeats another one. The fields `before_*` and `lease_end_ms` are of that other hand-over. Both
+    hand-overs are of the same message, except with the cause scheduled_twice: then the other one is of the message
+    `other`. Unknown times are 0, and unknown nodes empty."""
 
     cause: str
     mode: str
@@ -102,7 +102,8 @@ class LedgerCoverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     - `unreachable`: members whose accounts are missing, and why. Facts that only they have are unknown.
     - `gaps`: (node, from_ms, until_ms) that an account does not cover. Some of the messages may have been handed over
       then. The node is "" if no account says which node led.
-    - `removed_until_ms`: some messages of the window with an earlier first due time were removed by age. 0: none was.
+    - `removed_until_ms`: some messages of the query whose first due time is before this were removed, because their
+      retention had passed. 0: none was removed.
     """
 
     from_ms: int
@@ -128,7 +129,7 @@ class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LedgerSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The number of messages of each class. `counts` is ledger.summary.Summary.document()."""
+    """The number of messages of each class. `counts` is the document that ledger.summary.Summary.document() makes."""
 
     counts: Mapping[str, Any]
     sight: LedgerCoverage
@@ -176,7 +177,7 @@ class LedgerPort(Protocol):
         fell due in that time)."""
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """Return counts of the ledger. Limit, cursor and classes do not matter. Raises `unknown-topic`,
+        """Return counts of the ledger. The query's limit, cursor and classes are ignored. Raises `unknown-topic`,
         `over-limit`."""
 
     async def message_ledger(self, id: str) -> MessageLedger:

@@ -1,4 +1,5 @@
-"""Turns on the loop. Long work gives the loop back between its pieces. Work in crowds begins and ends a few at a time.
+"""Turns on the loop. Long work gives the loop back between its pieces. Of thousands of short tasks, a few begin or end
+in each round of the loop.
 
 Heartbeats, deliveries and all other clients wait while one callback runs. A loop that is held for 0.25 s ends a
 leader's trust, and one held for 0.4 s brings an election. A client or the store may decide the size of some work. Such
@@ -28,8 +29,9 @@ class Line:
     """Tasks that want the loop, in order. Each round of the loop lets as many of them run as there is time for:
     HELD_MAX_S.
 
-    Tasks that begin wait for a turn, and so do tasks that gave the loop back and go on. So ten large requests hold the
-    loop for as long as one. Before, 500 requests in one moment for a message of 256 KB held it for seconds.
+    Tasks that have not begun wait here for a turn, and so do tasks that gave the loop back and want to go on. So ten
+    large requests hold the loop for as long as one. Before, 500 requests in one moment for a message of 256 KB held it
+    for seconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,12 +44,12 @@ class Line:
         self._passed_over = 0  # tasks that found no time in this round
 
     def begins(self) -> bool:
-        """True if no task waits and this round has time for one more task. The caller's turn has then begun."""
+        """True if no task waits and this round has time for one more task. If True, the caller's turn has begun."""
         return not (self._waiting or self._woken) and self._has_time()
 
     async def turn(self, *, goes_on: bool = False) -> None:
-        """Wait until a round has time for one more task. `goes_on`: the task has held the loop already, so tasks that
-        wait have it first."""
+        """Wait until a round has time for one more task. `goes_on`: the task has held the loop already, so the tasks
+        that wait have their turn before it."""
         if not goes_on and self.begins():
             return
         at = len(self._waiting)
@@ -79,8 +81,8 @@ class Line:
             self._loop.call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        """Begin a round: wake twice as many tasks as the last round had time for. Tasks that find no time stand first
-        again."""
+        """Begin a round: wake twice as many tasks as the last round had time for. A woken task that finds no time left
+        waits again, before all tasks that were not woken."""
         count = max(4, 2 * self._began)
         self._round_s, self._began, self._passed_over, self._coming = None, 0, 0, False
         while self._waiting and count:
@@ -122,8 +124,8 @@ class LoopTurn:
 
 
 class Crowd:
-    """Calls that come by the thousand at once, each of which wakes a task. A few of them run each time the loop comes
-    round.
+    """A queue of calls that come by the thousand at once, each of which wakes a task. A few of them run each time the
+    loop comes round.
 
     A client that closes 8,000 polls in one moment would otherwise hold the loop for more than a second. `give_way` does
     not help here, because each piece is a task of its own.
@@ -139,18 +141,19 @@ class Crowd:
         return len(self._calls)
 
     def add(self, call: Callable[[], object]) -> None:
-        """Call it soon, after the calls that were added before it. A call that still waits is not added again."""
+        """Call `call` in one of the next rounds of the loop, after the calls that were added before it. A call that
+        still waits is not added again."""
         self._calls[call] = None
         if not self._coming:
             self._coming = True
             self._loop.call_soon(self._some)
 
     def remove(self, call: Callable[[], object]) -> None:
-        """Do not call it, if it was still to be called."""
+        """Take `call` out of the queue, if it is still there."""
         self._calls.pop(call, None)
 
     def few(self) -> int:
-        """Return how many run this time."""
+        """Return how many calls run in this round of the loop."""
         return self._a_turn
 
     def _some(self) -> None:

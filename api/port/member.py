@@ -43,8 +43,8 @@ class MemberPort(Protocol):
         """
 
     async def upgrade(self, level: int | None) -> int:
-        """Raise the level of the cluster to `level` (None: the newest that this node reads). Return the level then. A
-        level that is reached already changes nothing.
+        """Raise the level of the cluster to `level` (None: the newest that this node reads). Return the level of the
+        cluster after that. If the cluster has that level already, nothing changes.
 
         Raises `not-supported-yet`, which names the node that cannot read the level, `no-leader`, `change-in-progress`,
         `outcome-unknown`.

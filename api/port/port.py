@@ -47,7 +47,7 @@ DELAY_LEVELS_MS: Final = tuple(1_000 * s for s in (1, 5, 10, 30, *range(60, 601,
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of a request. Raising a size costs memory per connection, not safety."""
+    """Bounds of a request. A larger size costs memory for each connection, and is as safe."""
 
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # `delay_level: n` stands for the n-th, from 1
     push_allow: tuple[str, ...] | None = None  # networks that a push may go to beside public ones; None: any address
@@ -165,7 +165,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cancelled message. `prior`: none | known | unknown, if all its deliveries are in `attempts_made`."""
+    """A cancelled message. `prior`: without deliveries (none), all are in `attempts_made` (known), or not (unknown)."""
 
     id: str
     attempts_made: int
@@ -290,7 +290,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Return the leader's node id as far as known: a hint for error answers."""
 
     def leads(self) -> bool:
-        """True if this node proposes now. False: the server asks the leader. Cheap: called for every request."""
+        """True if this node proposes now. If False, the server asks the leader. Must be cheap."""
 
     def reaches_leader(self) -> bool:
         """True if this port asks the leader itself when its methods are called here. False: the server uses `forward`.
@@ -298,7 +298,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once. Raises `no-leader` if none took the connection, `outcome-unknown` if it
-        broke after the request was sent. Cancelling ends a long pull there, and gives its messages back."""
+        broke after the request was sent. Cancelling a pull ends its wait there, and its messages are given back."""
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Schedule at least one message. Durable on a majority and applied at return."""

@@ -19,8 +19,8 @@ HISTOGRAM_BUCKETS_MAX: Final = 1_000
 
 
 class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages in one of `states`, with the tag `tag`, whose due time (not the asked one) is in [from_ms, to_ms). None
-    does not restrict."""
+    """Messages in one of `states`, with the tag `tag`, that are due in [from_ms, to_ms). The due time is the present
+    one, which a retry moves, not the one that the client asked for. A field that is None restricts nothing."""
 
     topic: str | None = None
     from_ms: int | None = None
@@ -37,8 +37,8 @@ class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Dead messages of a topic with the tag `tag`, whose asked due time is in [from_ms, to_ms). None does not
-    restrict."""
+    """Dead messages of a topic with the tag `tag`. The due time that their client asked for is in [from_ms, to_ms). A
+    field that is None restricts nothing."""
 
     topic: str
     from_ms: int | None = None

@@ -1,8 +1,8 @@
 """Points in time on the wire: RFC 3339 with an offset or integer milliseconds in, RFC 3339 UTC with milliseconds out.
 
-A due time is a deadline for us. Digits finer than a millisecond round up, so no message is due before the asked time.
-An integer below 10**11 is refused. As milliseconds it lies before March 1973, so it must be seconds. To take it would
-deliver a later message at once.
+A message may not be delivered before its due time. So digits finer than a millisecond round up, so no message is due
+before the asked time. An integer below 10**11 is refused. As milliseconds it lies before March 1973, so it must be
+seconds. If it were accepted, a message for a later day would be delivered at once.
 
 Every answer renders times. So the text of a second is cached, and the column form (`render_times`) works on whole
 arrays.

@@ -2,7 +2,7 @@
 
 
 def let_go(error: BaseException | None) -> None:
-    """Drop the tracebacks of a failure and of those before it.
+    """Drop the tracebacks of a failure and of the failures that led to it (its causes and contexts).
 
     A traceback refers to the variables of each function that it went through. If the failure is one of these variables,
     all of them stay in memory until the collector finds the cycle.

@@ -48,8 +48,8 @@ class BatchIn(msgspec.Struct, frozen=True):
 
 
 def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
-    """Read all lines of a batch, a piece at a time. Faults of lines go into the result. Raises `too-large` for too many
-    lines, and `invalid-field` for a batch without lines."""
+    """Read all lines of a batch, a piece at a time. The result has a problem for each line at fault. Raises `too-large`
+    for too many lines, and `invalid-field` for a batch without lines."""
     data = data.rstrip()
     if not data:
         raise Problem(
@@ -235,7 +235,7 @@ def _numbers(lines: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
 
 def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> bytes:
     """Return the line of a message with another result than new: a replay, a kept key, a conflict or a failure. `plain`
-    is its line as that of a new message."""
+    is the line that a new message would have in its place."""
     status = int(result.status[row])
     if status == REPLAYED:
         return plain[:-2] + b',"replayed":true}\n'

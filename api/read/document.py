@@ -1,8 +1,8 @@
 """Reads a JSON object of the contract thoroughly: it finds every fault in one go, each with its pointer.
 
-`read_object` takes the object apart into raw values and runs each field's checker. It keeps going after a fault, so a
+`read_object` takes the object apart into raw values and calls each field's reader. It keeps going after a fault, so a
 client with three mistakes learns of three. The known names are in `Fields` (api/contract/object.py). The result is a
-dict of checked values. The caller checks combinations of values.
+dict of checked values. The caller checks if the values fit together.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
 """From one JSON object to one `MessageIn`, by two paths: a quick one for valid objects, a thorough one for all others.
 
-The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that were sent. It leaves any
-fault to the thorough path, so its own errors need no good texts. It never accepts an object that the thorough path
-would refuse, because both call the checkers of `api.contract.checker` (a property test compares the two). The known
-fields are in `MESSAGE` (api/contract/fields.py).
+The quick path decodes into a typed struct (0.15 us) and calls the field readers of the fields that were sent. It leaves
+any fault to the thorough path, so its own errors need no good texts. It never accepts an object that the thorough path
+would refuse, because both call the field readers of `api.contract.checker` (a property test compares the two). The
+known fields are in `MESSAGE` (api/contract/fields.py).
 
 A JSON body is kept as the bytes that came, so it is delivered byte for byte.
 """
@@ -122,7 +122,8 @@ def _accept_rest(
 
 
 def _sent(wire: Any, name: str) -> bool:
-    """True if a decoded message has that field. A type for the other kind of body may not know the name."""
+    """True if a decoded message has that field. False also if its type has no such member, because that field is only
+    for the other kind of body."""
     return getattr(wire, name, UNSET) is not UNSET
 
 
@@ -181,7 +182,7 @@ def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Fault
 
 
 def due_checkers(now_ms: int, limits: Limits) -> dict[str, Checker]:
-    """Return the checkers of the fields that set the due time, by the field's name."""
+    """Return the field readers of the fields that set the due time, by the field's name."""
     return {row.name: _checker(row, now_ms, limits) for row in MESSAGE.movable}
 
 
@@ -190,7 +191,7 @@ def _checker(row: Field, now_ms: int, limits: Limits) -> Checker:
 
 
 def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
-    """Return the fields of a message. Each checker notes the sent value in `sent`, also when it is at fault."""
+    """Return the fields of a message. Each field reader notes the sent value in `sent`, also a value at fault."""
 
     def noted(row: Field) -> Checker:
         def check(value: Any) -> Any:
@@ -206,7 +207,8 @@ def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:
     """Return 16 bytes that are equal for two requests with the same fields and body. `sent` has (name, value as sent),
     sorted by name.
 
-    Order and white space outside the body do not count. The body counts byte for byte (base64: the decoded bytes).
+    The order of fields, and white space outside the body, make no difference. Each byte of the body does (base64: the
+    decoded bytes).
     """
     pairs: list[tuple[str, Any]] = []
     for name, value in sent:

@@ -29,8 +29,8 @@ _TRANSFER: Final = Fields({"to": read_node})
 
 
 async def transfer(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/transfer: move leadership to node `to`, which leads when this answers. Without `to`, the node
-    that lacks least of the log is taken."""
+    """POST /v1/cluster/transfer: move leadership to node `to`, which leads when this answers. Without `to`, it is the
+    node that lacks fewest entries of the Raft log."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _TRANSFER)
     moved = await exchange.port.transfer(values.get("to"), principal=exchange.principal)
@@ -53,7 +53,8 @@ _UPGRADE: Final = Fields({"level": read_level})
 
 async def upgrade(exchange: Exchange) -> Answer:
     """POST /v1/cluster/upgrade: raise the level, or refuse and name the node that cannot read it. A node that cannot
-    ask the leader by calls tries first itself, because a leader of an older build has no such route."""
+    ask the leader by calls tries to raise the level itself. If it does not lead, it passes the request on. It tries
+    first because a leader of an older build has no such route."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _UPGRADE)
     if exchange.port.reaches_leader():

@@ -1,8 +1,9 @@
 """The handlers of a planned change of leader: the drain of a node, and messages between nodes meanwhile.
 
 The node that is asked answers them all itself, also while it drains. Only that node knows its own state. Outcomes of
-pushes must also reach a leader that drains and only waits for them. Nodes call `outcomes`, `takeover` and `waits`.
-Receipts prove the outcomes of deliveries. The deliveries that `takeover` names are only counted.
+pushes must also reach a leader that drains and only waits for them. Only nodes call `outcomes`, `takeover` and `waits`.
+The outcome of a delivery comes with its receipt, which proves it. The deliveries that `takeover` names have no
+receipts, because they are only counted.
 """
 
 from collections.abc import Sequence
@@ -84,7 +85,8 @@ async def outcomes(exchange: Exchange) -> Answer:
 
 
 async def takeover(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/takeover: return the new leader's account. The leader before it asks."""
+    """POST /v1/cluster/takeover: return the new leader's account of its takeover. The leader before it sends this
+    request."""
     exchange.query(())
     exchange.require_type((JSON,))
     told = _decode(_TOLD, await exchange.read())
@@ -106,8 +108,8 @@ async def takeover(exchange: Exchange) -> Answer:
 
 
 async def waits(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/waits: end waits that a node passed on to this leader, and answer them. The node asks when it
-    stops and soon closes their connections, or, with `wait`, when the client behind that one wait has gone."""
+    """POST /v1/cluster/waits: end waits that a node passed on to this leader, and answer them. A node sends it before
+    it stops and closes the connections of these waits. With `wait` it names one wait, whose client has gone."""
     exchange.query(())
     named = read_object(await exchange.read(), _WAITS)
     return exchange.document({"ended": exchange.server.end_waits(named["node"], named.get("wait"))})

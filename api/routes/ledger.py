@@ -1,5 +1,5 @@
-"""The handlers of /v1/ledger: the account of each message that fell due in a window, and how many there are of each
-class.
+"""The handlers of /v1/ledger: the account of each message that fell due in a range of time, and how many there are of
+each class.
 
 The leader answers, as with every read. It asks all members for their records of deliveries, by POST /v1/ledger/records.
 Only nodes call that route, and each node answers it for itself.

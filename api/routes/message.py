@@ -52,7 +52,7 @@ async def schedule(exchange: Exchange) -> Answer:
 
 
 async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -> Answer:
-    """Answer the request for a single message whose key belongs to another request: 409, or 200 with that message."""
+    """Answer a single schedule whose key belongs to another request: 409, or 200 with the message of that request."""
     if result.status == CONFLICT:
         raise key_conflict(result.id, result.due_ms)
     assert result.status == KEPT
@@ -102,8 +102,8 @@ async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView)
 
     The ledger asks other nodes, and the message may change meanwhile. So the message is read before and after: if both
     are the same, it did not change in between. An open message is in flight exactly if its state is leased. The ledger
-    may say otherwise, because a leader that died may have delivered the message, and its lease is lost. Then the state
-    counts.
+    may say otherwise, because a leader that died may have delivered the message, and its lease is lost. If they differ,
+    the ledger is shown as the state has it.
     """
     for _ in range(LOOKS):
         await exchange.go_on()
@@ -118,8 +118,8 @@ async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView)
 
 
 async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:
-    """Return the account of the message by the records of all nodes. If that would take too much, return why it is
-    missing."""
+    """Return the account of the message by the records of all nodes. If it would have to read too many records, return
+    the reason why the account is missing."""
     try:
         return show_message_ledger(await exchange.port.message_ledger(id_text))
     except Problem as problem:

@@ -21,7 +21,7 @@ async def cluster(exchange: Exchange) -> Answer:
 
 
 async def node(exchange: Exchange) -> Answer:
-    """GET /v1/node: this node alone."""
+    """GET /v1/node: the state and the figures of this node alone."""
     exchange.query(())
     port = exchange.port
     return exchange.document({"id": port.node_id, "leads": port.leads(), "http": port.budget.figures()})

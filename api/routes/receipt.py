@@ -1,7 +1,7 @@
 """The handlers of receipts: ack, nack, extend.
 
-The answer has one result per receipt, in order, and is never a 409: an old receipt among a thousand must not spoil the
-rest. Text that cannot be a receipt (too long, not ASCII) is `invalid` in its place and never reaches the port.
+The answer has one result per receipt, in order, and is never a 409: one old receipt among a thousand must not make the
+others fail. Text that cannot be a receipt (too long, not ASCII) is `invalid` in its place and never reaches the port.
 
 A consumer that keeps up sends a thousand receipts a request. So the plain case has a path of its own: one line of ASCII
 without escapes and without faults. One typed decode reads it and one join answers it, 0.1 us a receipt.
@@ -93,7 +93,8 @@ async def extend(exchange: Exchange) -> Answer:
 
 
 async def _settle(exchange: Exchange, fields: Fields, ask: Callable[[list[str], dict[str, Any]], Results]) -> Answer:
-    """Read the request, ask the port about the plausible receipts, and put its results beside them."""
+    """Read the request, give the port all receipts that are ASCII and not too long, and answer with a result for every
+    receipt."""
     exchange.query(())
     exchange.require_type((JSON,))
     data = await exchange.read()

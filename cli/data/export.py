@@ -2,8 +2,8 @@
 not.
 
 It reads directories of this machine and asks no node. The bytes that a node's last checkpoint covers do not change any
-more. So they can be read while the node appends to the same files. A node ships by itself with `[export] to`; this
-command is for all other cases.
+more. So they can be read while the node appends to the same files. A node whose config has `[export] to` exports by
+itself. This command is for all other cases.
 """
 
 import time
@@ -66,7 +66,7 @@ def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
 
 
 def _within(directory: Path) -> list[Path]:
-    """Return the data directories that are meant: this one, or those of the nodes that `hourwheel dev` keeps below
+    """Return the data directories that DIR means: DIR itself, or those of the nodes that `hourwheel dev` keeps below
     it."""
     if (directory / "LOCK").exists():
         return [directory]

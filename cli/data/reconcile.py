@@ -5,7 +5,7 @@
     spark-submit --master spark://HOST:7077 cli/__main__.py reconcile --data ... --out ...
 
 Exit status 6 says that a promise is broken: a message lost, a duplicate that nothing explains, a hand-over before its
-time or after a cancel. It says nothing else, so that a script can tell it from an error.
+time or after a cancel. No error has this exit status, so a script can tell the two apart.
 """
 
 import contextlib
@@ -148,7 +148,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _follow(spark: Any, request: "Request", options: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the ledger current until SIGINT or SIGTERM. Show a line each time that it was made anew."""
+    """Keep the ledger current until SIGINT or SIGTERM. Show a line each time that the ledger was made again."""
     from reconcile.judge.job import keep_current
 
     ended = threading.Event()

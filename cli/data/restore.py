@@ -1,6 +1,6 @@
 """`hourwheel restore BACKUP`: a data directory from a backup, the first node of a new cluster.
 
-Offline: it talks to no node. What is drawn by chance (the cluster's id, the directory's) is drawn here;
+The command talks to no node. The random ids of the new cluster and of the directory are drawn here;
 storage/directory/restore.py does the rest.
 """
 
@@ -105,7 +105,8 @@ def _address(option: str, value: str | None) -> str | None:
 
 
 def _overdue_rule(value: str) -> "OverdueRule | None":
-    """Return the rule that the restored cluster keeps for --catch-up. None: it delivers all overdue messages."""
+    """Return the rule that the restored cluster keeps for --catch-up. None means the default: the cluster delivers all
+    overdue messages."""
     from storage.tables.overdue import OverdueRule
 
     if value == "all":

@@ -1,7 +1,8 @@
 """The journal's part of `hourwheel verify`: the reader that a start uses, on a disk that changes nothing.
 
-A second reader would drift from the first. So recovery itself decides what is a torn tail (cut at the next start, a
-note here) and what is damage (a fault in both). The one difference is that its repairs go nowhere.
+A second reader of the journal could come to other results than the first. So the code of recovery decides here too. A
+torn tail is a note here, and is cut off at the next start. Damage is a fault in both. The one difference is that its
+repairs change nothing on the disk.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """The nodes of a cluster on this machine: ids, ports, directories, config files, and their start.
 
-`hourwheel dev`, the chaos tests, the demo and the benchmarks all run the same: real `hourwheel serve` processes with
-config files. Only this file knows the form of such a file and the start of such a process. So none of them tests
-something that a user cannot run.
+`hourwheel dev`, the chaos tests, the demo and the benchmarks all run their nodes in one way: as real `hourwheel serve`
+processes with config files. Only this file knows the form of such a file and the start of such a process. So none of
+them tests something that a user cannot run.
 
 A node gets its parent's pid and ends with it, even when the parent is killed with -9. No orphan keeps the ports.
 """
@@ -119,7 +119,8 @@ def python_path(root: Path) -> list[str]:
 
 
 def python_of(root: Path) -> list[str]:
-    """The command `python -m cli` for the code below `root` and no other: the environment's paths come behind it."""
+    """Return the command that runs `python -m cli` with the code below `root` and with no other build's. The paths of
+    this environment come behind `root`."""
     code = f"import runpy, sys; sys.path[:0] = {python_path(root)}; runpy.run_module('cli', run_name='__main__')"
     return [sys.executable, "-P", "-c", code]
 
@@ -136,9 +137,9 @@ def start_process(
     prefix: Sequence[str] = (),
     other_build: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start `hourwheel serve` for the node, and append its output to its log file. Return at once: it is not ready yet.
-    `prefix` is a command that becomes the one behind it (nsenter). `other_build` is the directory of another build's
-    code."""
+    """Start `hourwheel serve` for the node, and append its output to its log file. Return at once, before the node is
+    ready. `prefix` is a command such as nsenter, which replaces itself with the command that follows it. `other_build`
+    is the directory of another build's code."""
     command = [
         *prefix,
         *(python_of(other_build) if other_build else [sys.executable, "-P", "-m", "cli"]),

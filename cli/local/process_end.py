@@ -10,7 +10,7 @@ LOOK_S: Final = 0.05
 
 
 async def end_of(process: subprocess.Popen[bytes]) -> int:
-    """The return code of the process, when it has ended, however long that takes."""
+    """Wait until the process has ended, however long that takes. Return its return code."""
     if not hasattr(os, "pidfd_open"):  # Linux has it; macOS does not
         while True:
             try:

@@ -1,7 +1,7 @@
 """`hourwheel histogram [TOPIC]`: when messages are due, as numbers and as bars.
 
-Without --step the command chooses one by the range. Where --from or --to is missing it finds the range first: it
-counts in coarse steps, and again in finer ones where the messages are.
+Without --step the command chooses a step that fits the range. If --from or --to is missing, it finds the range first.
+It counts in coarse steps, and then in finer steps over the time in which there are messages.
 """
 
 import itertools

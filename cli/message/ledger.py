@@ -1,4 +1,4 @@
-"""`hourwheel ledger [TOPIC]`: what became of the messages that fell due in a window, by the nodes' records.
+"""`hourwheel ledger [TOPIC]`: what became of the messages that fell due in a range of time, by the nodes' records.
 
 It shows counts by default, which a user looks at first; `--list` shows the messages, one a line. If the answer is not
 complete, because a node is down or a power cut took records, stderr says so in both cases.

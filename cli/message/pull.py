@@ -1,7 +1,7 @@
 """`hourwheel pull TOPIC`: pulls due messages, and acks them only with `--ack`.
 
-With `--ack` the messages are acked after they are printed: a message this command did not manage to print comes again
-when its lease ends.
+With `--ack` the messages are acked after they are printed: a message that this command could not print comes again when
+its lease ends.
 """
 
 from urllib.parse import quote

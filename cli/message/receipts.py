@@ -1,7 +1,7 @@
 """The common part of ack, nack and extend: receipts in, one result per receipt out.
 
-The route never answers 409: each receipt has its own result. A script wants one exit code. So a receipt that was not
-taken (`stale`, `invalid`, or missing) makes the command end with CONFLICT, after everything is shown.
+The route never answers 409: each receipt has its own result. A script wants one exit code. So if one receipt did not
+succeed (`stale`, `invalid`, or without a result), the command shows all results and ends with CONFLICT.
 """
 
 import sys

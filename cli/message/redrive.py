@@ -1,7 +1,7 @@
 """`hourwheel redrive TOPIC`: dead messages are due again, now, their attempts counted anew.
 
-A wrong filter hands over what was given up for good reason, so the command counts first and asks. What it asks goes to
-stderr: stdout is the result, also in a pipe.
+A wrong filter would deliver messages that were given up for good reason. So the command first counts the messages and
+asks the user. The question goes to stderr, so that stdout has only the result, also in a pipe.
 """
 
 from typing import Any

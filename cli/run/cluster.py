@@ -50,8 +50,8 @@ def status(local: bool, url: str, timeout: float, output: str) -> None:
 
 
 def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Return the leader's document, if this one lacks the figures of other nodes. Return this one if no leader is
-    known, or none answers."""
+    """Return the leader's document, if `document` lacks the figures of other nodes. Return `document` if it names no
+    leader, or if the leader does not answer."""
     nodes = document.get("nodes", [])
     leader = next((node for node in nodes if node.get("id") == document.get("leader")), None)
     if leader is None or leader.get("http") is None or _has_figures(document, leader["id"]):

@@ -2,8 +2,8 @@
 included.
 
 A table on stdout names every node's addresses, role and pid, as soon as all are ready (`-o json`: one line). Then the
-command watches. A node that ends while the others run is reported and not restarted: what the cluster does without it
-is what one wants to see. SIGTERM or SIGINT ends the nodes, by pid; the data stays.
+command watches. A node that ends while the others run is reported and not restarted, because users want to see what the
+cluster does without it. SIGTERM or SIGINT ends the nodes, by pid; the data stays.
 """
 
 import asyncio
@@ -142,8 +142,8 @@ def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
 def _refuse_running(node: LocalNode) -> None:
     """Raise Failure if a node runs on this directory. It holds a lock on it as long as it runs.
 
-    A node that we start on other ports would not meet the running one in any other way. And the config file of a
-    running node must not be written again.
+    Without this check, a second node could start there on other ports and meet the first only at its lock. And the
+    config file of a running node must not be written again.
     """
     try:
         lock = os.open(node.data_path / "LOCK", os.O_RDONLY)
@@ -159,7 +159,8 @@ def _refuse_running(node: LocalNode) -> None:
 
 
 class Watch:
-    """Starts a process for each node. `ended` gets each node whose process has ended."""
+    """Starts a process for each node, and watches them. Each node whose process has ended is put into the queue
+    `ended`."""
 
     def __init__(self, nodes: list[LocalNode]) -> None:
         self.processes = {node: start_process(node) for node in nodes}
@@ -244,7 +245,8 @@ async def _all_ready(nodes: list[LocalNode]) -> None:
 
 
 async def _run(nodes: list[LocalNode], started: Callable[[Watch], None]) -> None:
-    """Run the nodes until a signal. `started` is called once they are ready, or after READY_S."""
+    """Run the nodes until a signal. `started` is called when all are ready, or after READY_S if some are not. Raises
+    Failure if a node ends before that."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

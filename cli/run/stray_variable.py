@@ -1,7 +1,8 @@
 """Finds HOURWHEEL_* variables of the environment that no setting reads, and the nearest variable that one reads. A
 misspelt override that is ignored in silence would be noticed only in production.
 
-They are named and not refused: a variable may be meant for another build, or for a tool beside the node.
+`hourwheel serve` names such variables on stderr and still starts: a variable may be meant for another build, or for a
+tool beside the node.
 """
 
 import difflib

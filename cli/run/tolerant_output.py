@@ -1,8 +1,9 @@
 """Lets a server live on when its stdout or stderr cannot be written. What cannot be written is dropped.
 
-A write to a log on a full disk, or to a pipe whose reader has gone, raises. A node that only steps down would then end,
-because of the line that says so. A node that ends because of a full disk would fail at that line, and end with another
-exit code. A lost line is the lesser loss; metrics and `/readyz` go another way.
+A write to a log on a full disk, or to a pipe whose reader has gone, raises. A node that only gives up leadership would
+then end, because it cannot write the log line about it. A node that ends because of a full disk would fail at that
+line, and end with another exit code. A lost line is the lesser loss, and metrics and `/readyz` do not need these
+streams.
 """
 
 import contextlib
@@ -11,7 +12,8 @@ from typing import Any, TextIO, cast
 
 
 class Lossy:
-    """A text stream whose writes never fail. What is still in its buffer when there is space again is written then."""
+    """A text stream whose writes never fail. Text that is still in its buffer when a later write succeeds is written
+    then."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -33,5 +35,5 @@ class Lossy:
 
 
 def bear_lost_output() -> None:
-    """From now on nothing fails in this process because its stdout or stderr cannot be written."""
+    """Replace stdout and stderr of this process by streams whose writes never fail."""
     sys.stdout, sys.stderr = cast(TextIO, Lossy(sys.stdout)), cast(TextIO, Lossy(sys.stderr))

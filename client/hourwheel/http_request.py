@@ -9,7 +9,7 @@ from hourwheel.core.errors import unanswered, unreachable
 
 
 class HttpAnswer(NamedTuple):
-    """The answer of a node, whatever its status. The names of `headers` are in lower case."""
+    """The answer of a node, with any status. The names of `headers` are in lower case."""
 
     status: int
     headers: dict[str, str]

@@ -36,7 +36,7 @@ class Reply:
 
 
 class Refused(Exception):
-    """The bytes are no request that is taken here; `status` says why."""
+    """The bytes are no request that this server accepts. `status` is the HTTP status that says why."""
 
     def __init__(self, status: int) -> None:
         super().__init__(HTTPStatus(status).phrase)
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 def read_head(head: bytes) -> tuple[str, str, dict[str, str], int]:
-    """(method, path, headers, content length) of a head without its empty line. Raises Refused."""
+    """Return method, path, headers and content length from a head without its empty line. Raises Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and the answer that waits for its time."""
+        """Forget the connection. If an answer still waits for its time, it is not sent."""
         self._open.discard(self)
         if not self._open:
             self._none_open.set()
@@ -112,7 +112,8 @@ class Connection(asyncio.Protocol):
             self._read()
 
     def end(self) -> None:
-        """Read no more requests. Close the connection when the answer that waits for its time is sent."""
+        """Read no more requests. If an answer waits for its time, close the connection when it is sent, otherwise at
+        once."""
         self._ending = True
         if self._waiting is None:
             assert self._transport is not None

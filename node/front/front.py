@@ -121,14 +121,15 @@ class Front:
         return await (place.port if local else place.leading).message(MessageAsked(id, local))
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """Cancel a message. The dispatcher does not hand it over until the result is known. A hand-over that was made
-        before wins."""
+        """Cancel a message. The dispatcher does not hand it over until the result is known. If a hand-over began before
+        that and has not ended, the cancel is refused."""
         return await self.groups.of_message(id).leading.cancel(CancelAsked(id, if_match))
 
     async def reschedule(
         self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
-        """Like cancel: no hand-over until the result, and after it none before the new due time."""
+        """Give a message another due time. As with `cancel`, it is not handed over until the result is known. After
+        success it is not handed over before the new due time."""
         asked = RescheduleAsked(id, due_ms, delay_ms, if_match)
         return await self.groups.of_message(id).leading.reschedule(asked)
 

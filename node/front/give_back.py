@@ -8,8 +8,8 @@ on is the only way to the client, and knows that the client did not get them.
                                                            '-- messages: given back, uncounted, due at once
 
 A node gives back only messages whose receipts it has read and that it has not passed to the client. If the connection
-to the leader broke, the answer may have been on it: those leases run until they end. The node sends a nack that does
-not count, and no command Release. The receipts were in an answer, so the messages keep their attempt.
+to the leader broke, an answer with messages may be lost. Their leases run until they end. The node sends a nack that
+does not count, and no command Release. The receipts were in an answer, so the messages keep their attempt.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Receipt(msgspec.Struct):
 
 
 class _Pulled(msgspec.Struct):
-    """Those parts of the answer to a pull that are read here."""
+    """The parts of the answer to a pull that this file reads: the messages with their receipts."""
 
     messages: list[_Receipt] = []
 
@@ -72,8 +72,8 @@ class GiveBack:
         return msgspec.structs.replace(request, headers={**request.headers, WAIT: str(next(self._numbers))})
 
     def left(self, address: str, request: ForwardRequest, sending: Sending) -> None:
-        """End the pull that was sent to this address, and give back what it brings. Its client has gone, or gets
-        another answer."""
+        """End the pull that was sent to this address, and give back what it brings. Call it when the client has gone,
+        or when it gets another answer."""
         self._spawn(self._take_back(address, request, sending))
 
     def unread(self, request: ForwardRequest, answer: ForwardAnswer) -> None:
@@ -81,7 +81,7 @@ class GiveBack:
         self._spawn(self._give_back(request, answer))
 
     async def close(self) -> None:
-        """End all giving back that is under way."""
+        """Cancel the tasks that give messages back, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -1,8 +1,8 @@
 """The groups of a node as its front knows them: for each number a port and the newest status. Also finds the group of a
 topic, an id or a receipt.
 
-A group that is gone (it failed, or is being opened again) has no port. Its last status still names its leader, so
-requests go on to that node as before.
+A group that has failed, or that is being opened again, has no port; it is called "gone" here. Its last status still
+names its leader, so requests go on to that node as before.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Place:
         port.attach(lambda status: self._told_by(port, status))
 
     def detach(self) -> None:
-        """Note that the group is gone and leads nothing here. Until it hears of a leader again, the leader that it knew
-        last counts."""
+        """Note that the group is gone and leads nothing here. Until the group reports a leader again, requests go to
+        the leader that it knew last."""
         self._port = None
         self._told(replace(self.status, leads=False))
         self._opening = True
 
     def lead_elsewhere(self, remote: GroupPort, changed: Callable[[], None]) -> None:
-        """Use the port `remote` while another node leads. Call `changed` too when requests may have to go another
-        way."""
+        """Use the port `remote` while another node leads. Call `changed` after each change of the leader, its address
+        or the term, because requests may then have to go to another node."""
         self._remote = remote
         self._changed.append(changed)
         self.reaches_leader = _reaches_leader(self.status)
@@ -107,7 +107,8 @@ class GroupDirectory:
     """Finds a group by its number, and the group of a topic or a message. Today all topics are in the first group."""
 
     def __init__(self, node: str, numbers: tuple[int, ...], changed: Callable[[], None]) -> None:
-        """`changed` is called when requests may have to go another way."""
+        """`changed` is called after each change of a group's leader, its address or the term, because requests may then
+        have to go to another node."""
         self._places = {number: Place(number, node, changed) for number in numbers}
         #: The group of all topics that no map assigns to another, and of requests about the node.
         self.home = self._places[numbers[0]]

@@ -49,8 +49,8 @@ class _Refusal(msgspec.Struct):
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A request that was sent to a leader: the task that sends it, the leader's address, and true once this node ended
-    it."""
+    """A request that was sent to a leader: the task that sends it, and the leader's address. `ended` is true once this
+    node ended it."""
 
     task: Sending
     address: str
@@ -83,7 +83,7 @@ class Forwarder:
         self._session._retry_connection = False
 
     async def close(self) -> None:
-        """Close the session. Requests under way end."""
+        """Close the session. Requests that still wait for an answer end without one."""
         await self._give_back.close()
         if self._session is not None:
             await self._session.close()
@@ -184,8 +184,8 @@ class Forwarder:
         return address
 
     async def _change(self, deadline: float, refusal: str) -> None:
-        """Wait until the leader changes. At the loop's second `deadline`, raise `no-leader` with the detail
-        `refusal`."""
+        """Wait until the leader changes. If it has not changed by the loop's second `deadline`, raise `no-leader` with
+        the detail `refusal`."""
         try:
             await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
         except TimeoutError:
@@ -193,7 +193,7 @@ class Forwarder:
 
 
 def _nothing_done(answer: ForwardAnswer) -> bool:
-    """True if the former leader, or one not yet established, says that it did nothing with the request."""
+    """True if the answer of a former leader, or of one that is not yet established, says that nothing was done."""
     if answer.status != 503:
         return False
     try:

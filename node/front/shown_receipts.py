@@ -36,7 +36,7 @@ class ShownReceipts:
         self._rows = np.empty(0, np.intp)
 
     async def read(self, receipts: Receipts) -> bytes:
-        """Return the named hand-overs, each once, as rows of receipt.CLAIM."""
+        """Return the hand-overs that the receipts name, each once, as rows of receipt.CLAIM."""
         self._rows, claims = await in_turns(receipts.read_in_pieces(self._once))
         return claims
 

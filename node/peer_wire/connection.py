@@ -65,7 +65,7 @@ class Answered:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """This node's answer to a call. `leaves` is called right before it is sent, and returns the frame to send: the
-    answer, or a refusal in its place. `dropped` is called if nothing of it was sent."""
+    answer, or a refusal in its place. `dropped` is called if no byte of the answer was sent."""
 
     frame: bytes
     term: int = 0
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class _Served:
-    """A call of the other node under way. `runs`: its task has begun, or never will."""
+    """A call of the other node under way. `runs`: its task has begun to run, or was cancelled before that."""
 
     name: str
     parts: list[bytes] = field(default_factory=list)
@@ -156,12 +156,12 @@ class PeerConnection:
 
     @property
     def gone(self) -> asyncio.Future[None]:
-        """Done when the connection has ended."""
+        """A future that is done when the connection has ended."""
         return self._line.closed
 
     @property
     def heard_s(self) -> float:
-        """When the last bytes came, in seconds of the loop."""
+        """The time at which the last bytes came, in seconds of the loop."""
         return self._line.heard_s
 
     # -- calls of this node
@@ -234,7 +234,7 @@ class PeerConnection:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send everything that waits, in as few frames as hold it."""
+        """Send all calls, answers and words that wait, as far as credit allows, in as few frames as possible."""
         self._flushing = False
         while self._line.alive and self._line.writable:
             pieces, self._words = self._words[:PIECES_MAX], self._words[PIECES_MAX:]
@@ -377,8 +377,8 @@ class PeerConnection:
         return self._answers_out.bytes >= self._theirs.bytes_max or not self.alive
 
     def _lost(self) -> None:
-        """Let the waiting requests fail with Lost, a few at a time, because there may be thousands. Cancel calls of the
-        other node."""
+        """Called when the connection has ended. The requests that wait for answers fail with Lost, a few at a time,
+        because there may be thousands. Calls of the other node are cancelled."""
         for call in self._open:
             why = Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number))
             self._crowd.add(partial(self._fail, call, why))

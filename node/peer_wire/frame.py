@@ -35,7 +35,8 @@ NAME_MAX: Final = 64
 
 
 class Piece(Plain, frozen=True, gc=False):
-    """A piece of a call or of an answer, or a word about a call (CANCEL, LEAVE), which has no bytes.
+    """A piece of a call or of an answer. Or a word without bytes: CANCEL, about a call, and LEAVE, about the
+    connection.
 
     - `number` is the number of the call. Each side counts its calls from 1.
     - `size`: its bytes, which stand behind the head of the frame.

@@ -16,7 +16,7 @@ from node.peer_wire.frame import PIECE_MAX, Piece
 @dataclass(eq=False, slots=True)
 class Outgoing:
     """A call or an answer on its way out. `begins` is called right before its first piece leaves. It returns the number
-    of the call and the bytes to send, which may be other bytes than `frame`. `dropped` is called if nothing of it was
+    of the call and the bytes to send, which may be other bytes than `frame`. `dropped` is called if no byte of it was
     sent."""
 
     kind: int
@@ -47,12 +47,13 @@ class Outbox:
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).append(outgoing)
 
     def remove(self, outgoing: Outgoing) -> None:
-        """Send no more of it. Pieces that were sent stay sent."""
+        """Send no more pieces of this call or answer. Pieces that were sent are not taken back."""
         self.bytes -= len(outgoing.frame) - outgoing.at
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).remove(outgoing)
 
     def drop(self) -> None:
-        """Send nothing any more, because the connection is gone. Those that have not begun are `dropped`."""
+        """Send nothing any more, because the connection has ended. `dropped` is called for each call or answer of which
+        no byte was sent."""
         for outgoing in (*self._large, *self._small):
             if not outgoing.number:
                 outgoing.dropped()
@@ -66,7 +67,8 @@ class Outbox:
         return room
 
     def take_large(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """Move pieces of large calls or answers in the same way. Return the bytes that still fit into the frame."""
+        """Move pieces of large calls or answers that may go now to the lists of a frame, up to `room` bytes and `most`
+        pieces. Return the bytes that still fit into the frame."""
         while self._large and len(pieces) < most:
             first = self._large[0]
             if min(room, self.credit) < min(PIECE_MAX, len(first.frame) - first.at):

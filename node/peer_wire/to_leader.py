@@ -132,8 +132,8 @@ class ToLeader:
         return answered.frame
 
     async def _here(self, under_way: _UnderWay) -> bytes:
-        """Ask this node's own group, because this node leads by now. What is handed over must leave within the trust
-        window."""
+        """Ask this node's own group, because this node leads by now. If the trust window is over when its answer is
+        here, handed-over messages are given back."""
         port = self._local()
         answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
         if under_way.name != "pull" or refusal_of(answer) is not None:

@@ -1,9 +1,9 @@
 """The connections for calls of one group on one node: one with each other node, made when it is needed.
 
 They come in at the Raft address, and are dialled there (replication/wire). Two nodes that dial each other at once have
-two connections for a moment. Each is closed when nothing is under way on it. A connection on which nothing is heard is
-given up, as Raft's are. To close a connection in order, both sides say so first (LEAVE). So no call is on its way to a
-side that is gone.
+two connections for a moment. Each is closed once no call has been under way on it for a while. A connection on which
+nothing is heard is given up, as Raft's are. To close a connection in order, both sides say so first (LEAVE). So no call
+is on its way to a side that is gone.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class PeerWire:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _sweep(self) -> None:
-        """Give up connections on which nothing is heard, and those of nodes that are no members any more. Leave
-        connections at rest. Ping on the others."""
+        """Close connections on which nothing was heard for SILENT_S, and those of nodes that are no members any more.
+        Begin to leave connections without calls for REST_S. Ping on the others."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now  # their bytes may wait unread
@@ -149,7 +149,8 @@ class PeerWire:
             self._sweep_later()
 
     async def close(self) -> None:
-        """Wait a moment for calls under way, then close. No connection is made or taken any more."""
+        """Wait for calls under way, CLOSE_S at most, then close all connections. No connection is made or taken any
+        more."""
         for end in self.closing:
             await end()
         self._closed = True

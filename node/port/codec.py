@@ -1,7 +1,7 @@
 """The codec of the values that cross: msgpack, a struct as the list of its fields.
 
-The reader refuses a value that is not of the type, and names the type and the field. A field may be too large, too
-long, missing, one too many, or text that is no UTF-8. The writer refuses values that have no form in bytes.
+The reader refuses a value that is not of the type, and names the type and the field. A number may be too large, a value
+too long, a field missing or one too many, or text no UTF-8. The writer refuses values that have no form in bytes.
 """
 
 from __future__ import annotations

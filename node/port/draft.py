@@ -2,9 +2,9 @@
 
     front: messages -- encode_draft --> Draft --> group: node/write/stamp_drafts.py fills in due times and random bits
 
-A draft has columns for kinds of message that are still to come. A group refuses a draft that fills one of them, as
-`not-supported-yet`. This build does not know what such a column means, and no message may be taken for one of another
-kind.
+A draft also has columns (TO_COME) for kinds of message that a later build will have. A group refuses a draft that fills
+one of them, as `not-supported-yet`. This build does not know what such a column means, and no message may be taken for
+one of another kind.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def check_draft(draft: Draft) -> None:
 
 
 def _is_sound_one(draft: Draft) -> bool:
-    """True if the columns of this draft of one row fit together. False also for rare fields, which the checks of any
-    draft decide on."""
+    """True if the columns of this draft of one row fit together. False also if it has rare fields: then the checks for
+    drafts of any size decide."""
     size = len(draft.records)
     fixed = len(draft.due_ms) == 8 and len(draft.size) == 4 and draft.topic == _FIRST_TOPIC and len(draft.topics) == 1
     if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or size < RECORD_HEADER_SIZE:
@@ -284,8 +284,8 @@ def _any_key(messages: Sequence[MessageIn]) -> bool:
 
 
 def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> tuple[RecordColumns, U64]:
-    """Return the records of the messages, one behind the other, and the masks of their tags (empty if no message has
-    tags)."""
+    """Return the records of the messages, one behind the other, and for each message the bit-or of its tags' hashes.
+    The latter is empty if no message has tags."""
     tags = [tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None
     records = encode_records(
         Drafts(
@@ -316,7 +316,8 @@ def encode_target(target: Target) -> bytes:
 
 
 def headers_in(packed: bytes) -> int:
-    """Count the entries of a msgpack map of less than 65,536. The count is in its first byte, or behind that."""
+    """Count the entries of a msgpack map of less than 65,536. The count stands in the map's first byte, or in the two
+    bytes behind it."""
     if not packed:
         return 0
     return packed[0] & 0x0F if packed[0] & 0xF0 == 0x80 else int.from_bytes(packed[1:3], "big")

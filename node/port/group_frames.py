@@ -34,7 +34,7 @@ VERSIONS: Final = (1, 1)
 
 
 class Nothing(Plain, frozen=True):
-    """Stands for the argument of a call that takes none, and for the answer of a call that returns None."""
+    """A placeholder: the argument of a call that takes no argument, and the answer of a call that returns None."""
 
 
 class Operation(NamedTuple):
@@ -130,8 +130,8 @@ def answer_frame(answer: msgspec.Struct) -> bytes:
 class FramedGroup:
     """A group that is asked in bytes: its callers see a GroupPort without `attach`.
 
-    `window` is the trust window that hand-overs must leave within. Calls that need no code of their own are made by
-    name, in `__getattr__`.
+    Hand-overs that it returns may go on to the client only within `window`, the trust window. Most calls have no method
+    here: `__getattr__` makes them from their name.
     """
 
     def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
@@ -148,7 +148,8 @@ class FramedGroup:
         return cast(ScheduledRow, await self._call("schedule_one", draft))
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """See PullPort. `gone` does not cross, so the front asks it again when the answer is here."""
+        """See PullPort. The function `gone` cannot cross as bytes, so it is not called here. The front calls it when
+        the answer is here."""
         calling = asyncio.ensure_future(self._call("pull", asked, asked.number))
         try:
             return cast(Deliveries, await asyncio.shield(calling))
@@ -174,7 +175,7 @@ class FramedGroup:
         self._frames.give_back(encode(claims))
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, msgspec.Struct | None]]:
-        """Return the function that makes the call of this name. It takes the argument of that call, if it has one."""
+        """Return a function that makes the call `name`. The function takes the call's argument, if the call has one."""
         if name not in OPERATIONS:
             raise AttributeError(name)
 

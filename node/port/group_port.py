@@ -63,7 +63,8 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
 
 
 class NodeNamed(Plain, frozen=True):
-    """A node of the cluster. None leaves the choice to the group, or means the node that is asked."""
+    """A node of the cluster. None: in a transfer the group chooses the node, in a drain or undrain it is the node that
+    is asked."""
 
     node: str | None = None
 
@@ -160,8 +161,8 @@ class ClusterPort(Protocol):
         """See api.port.backup.SnapshotPort."""
 
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """Take the outcomes of a former leader's pushes. They are durable on a majority when it returns. Raises
-        `no-leader`."""
+        """Settle the outcomes of a former leader's pushes. The results are durable on a majority when it returns.
+        Raises `no-leader`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:
         """Return a new leader's account of its takeover. Raises `no-leader`."""

@@ -81,7 +81,7 @@ class Histogram(Plain, frozen=True):
 
 
 class RedriveAsked(Plain, frozen=True):
-    """A wish to make dead messages due now. `dry_run`: only count them."""
+    """A request to make dead messages due now. With `dry_run` they are only counted."""
 
     query: DeadQuery
     dry_run: bool

@@ -28,8 +28,8 @@ class PeerPort(Protocol):
 
     async def outcomes(self, told: Sequence[PushOutcome]) -> bool:
         """Send the leader the outcomes of a former leader's pushes. Return true if the leader has settled them, or has
-        refused them for good. False if it refuses them for now, as a leader does that is not sure to lead. Raises
-        `no-leader`, `outcome-unknown`."""
+        refused them for good. False if it refuses them for now, because it is not sure to lead. Raises `no-leader`,
+        `outcome-unknown`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView | None:
         """Return the new leader's account of its takeover. None if no account came."""

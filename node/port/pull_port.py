@@ -115,7 +115,7 @@ Gone = Callable[[], bool]
 
 
 def stays() -> bool:
-    """Return false: a `gone` for callers that do not know their client."""
+    """Return false. For callers that have no way to notice that their client has gone."""
     return False
 
 
@@ -129,8 +129,9 @@ class PullPort(Protocol):
         """Hand over up to `most` messages and PULL_BYTES_MAX, and wait up to `wait_ms` for the first one. A topic that
         does not exist yet has no messages. Raises `no-leader` if the term ends meanwhile, and `over-limit`.
 
-        `gone` says if the client has gone, so that nothing is handed over for it. It does not cross as bytes, so the
-        caller asks it again. A cancelled pull has handed over nothing; messages that come nevertheless are given back.
+        The group calls `gone` before it hands over: if it returns true, the client has gone and gets nothing. A
+        function cannot cross as bytes, so the caller calls `gone` too when the answer is here. A cancelled pull has
+        handed over nothing. If its messages come nevertheless, they are given back.
         """
 
     def end_wait(self, number: int) -> None:
@@ -151,10 +152,11 @@ class PullPort(Protocol):
 
 
 def check_window(port: PullPort, topic: str, handed: Deliveries, now_s: float) -> None:
-    """Return if messages of this topic may leave now, at the monotonic second `now_s`. Call it right before they leave.
+    """Make sure that handed-over messages of this topic may leave now, at the monotonic second `now_s`. Call it right
+    before they leave.
 
-    If the window is over, give them back and raise `outcome-unknown`: a group that is not sure to lead may fail to give
-    them back.
+    If the trust window is over, give them back and raise `outcome-unknown`. The outcome is unknown because a group that
+    is not sure to lead may fail to give them back.
     """
     if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, now_s):
         return

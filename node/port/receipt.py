@@ -21,7 +21,8 @@ group, once it has checked the MAC.
 
 A consumer comes with a thousand receipts, so they are made and read in columns. Only the MAC is a call for each. It
 begins from a copy of the keyed state instead of hashing the key again. A leader also keeps the texts that it made
-lately, because most are shown again soon. To look them up takes a tenth of the time. All others are read by their MAC.
+lately, because consumers send most of them back soon. Looking one up takes a tenth of the time of checking its MAC. The
+MAC of all other receipts is checked.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class ReceiptColumns:
         return cls(body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> ReceiptColumns:
-        """Return the rows that an index array, a mask or a slice names."""
+        """Return the rows that `rows` selects: an array of indices, a boolean array or a slice."""
         return ReceiptColumns(
             self.position[rows],
             self.random[rows],

@@ -25,7 +25,8 @@ class TopicPut(Plain, frozen=True):
 
 
 class TopicDrop(Plain, frozen=True):
-    """A wish to remove a topic, which is granted if all its messages have ended. `if_match`: only at this revision."""
+    """A request to remove a topic. It is refused unless all messages of the topic have ended, and unless the topic has
+    the revision `if_match` (None: any)."""
 
     name: str
     if_match: Count | None = None

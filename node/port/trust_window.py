@@ -1,8 +1,9 @@
-"""The time until which a group may act as the leader. The parts that act for the group ask right before a byte leaves.
+"""The time until which a group may act as the leader. The parts that send for the group check it right before a byte
+leaves.
 
-The group opens the window anew with each echo of its peers. It closes it in the step in which its term ends or is about
-to be given away. The window is three numbers on the machine's monotonic clock, so that a page of shared memory can hold
-them.
+The group opens the window anew with each echo of its peers. It closes the window in the same step in which its term
+ends, or in which it begins to give leadership away. The window is three numbers on the machine's monotonic clock, so
+that a page of shared memory can hold them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class TrustWindow:
         self.term, self.until_s, self.ahead_s = 0, NEVER, 0.0
 
     def open(self, term: int, until_s: float, ahead_s: float) -> None:
-        """Let parts act in this term until the monotonic second `until_s`."""
+        """Allow hand-overs of this term to leave until the monotonic second `until_s`."""
         self.term, self.until_s, self.ahead_s = term, until_s, ahead_s
 
     def close(self) -> None:
-        """Let no part act until the window is opened again."""
+        """Allow no hand-over to leave until the window is opened again."""
         self.term, self.until_s = 0, NEVER
 
     def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
@@ -36,8 +37,8 @@ class TrustWindow:
 
 
 class SentWindow(TrustWindow):
-    """The window of hand-overs of another node. They left that node within its window, so they may always go on
-    here."""
+    """A window for hand-overs that another node made. They left that node within its trust window, so this node may
+    always send them on to the client."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 """Reads the answer of a receiver, and makes it the outcome of the attempt.
 
-Nearly every answer comes whole, in one piece, with a Content-Length. `read_simple` takes exactly those. If a receiver
-answers with the same head again, reading it is one look into a dictionary. `read_simple` refuses any answer that could
-be read in more than one way, and aiohttp's parser decides on that.
+Nearly every answer comes whole, in one piece, with a Content-Length. `read_simple` takes exactly those. A head that
+came before is not read again, but looked up in a dictionary. `read_simple` refuses any answer that could be read in
+more than one way, and aiohttp's parser decides on that.
 """
 
 from __future__ import annotations

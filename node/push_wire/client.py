@@ -150,8 +150,8 @@ class PushClient:
         self._connect_more(work.group, target, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
-        """Send the request if `may_send` allows it. Otherwise end the attempt. Return true if the wire is in use
-        now."""
+        """Send the request if `may_send` allows it. Otherwise end the attempt. Return true if the request was sent, so
+        that the wire is in use now."""
         if self._may_send(exchange.work):
             self._pools[exchange.work.target.origin].in_use += 1
             wire.begin(exchange)
@@ -228,7 +228,7 @@ class PushClient:
         return exchange
 
     def _keep(self, wire: Wire, origin: Origin) -> None:
-        """Give a free connection to an attempt that waits, or keep it."""
+        """Give a free connection to the attempt that has waited longest. If none waits, keep the connection as idle."""
         pool = self._pools[origin]
         while pool.waiting:
             if self._begin(wire, self._next(pool)):
@@ -250,8 +250,8 @@ class PushClient:
         self._forget(origin)
 
     def _passed(self, exchange: Exchange) -> None:
-        """End an attempt whose timeout has passed. It counts as the receiver's fault, unless the receiver's name still
-        waits for its look-up."""
+        """End an attempt whose timeout has passed. It counts as a failed attempt, unless the look-up of the receiver's
+        name still waits for its turn."""
         origin = exchange.work.target.origin
         pool = self._pools[origin]
         if exchange.wire is not None:

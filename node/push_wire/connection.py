@@ -161,7 +161,8 @@ class Wire(ResponseHandler):
             self._surplus = True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed. That ends an answer without a length; any other answer under way has failed."""
+        """Called when the connection is closed. An answer without a length is then whole. Any other answer under way
+        has failed."""
         super().connection_lost(exc)
         self._look()
         if self._exchange is not None:
@@ -172,8 +173,8 @@ class Wire(ResponseHandler):
     # -- an answer that is not simple
 
     def _look(self) -> None:
-        """Finish the answer if it is whole by now, or fail if it cannot be read. Reading makes the parser go on, which
-        calls this again."""
+        """Finish the answer if it is whole by now, or fail if it cannot be read. Reading the body lets a paused parser
+        go on, and the parser then calls this function again."""
         if self._looking or self._exchange is None:
             return
         self._looking = True

@@ -1,5 +1,5 @@
-"""The timeouts of attempts. One timer serves all of them, on a grid of times, since nearly every attempt ends long
-before."""
+"""The timeouts of attempts. One timer serves all of them. Deadlines are rounded up to a grid of times, which is enough,
+because nearly every attempt ends long before its deadline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Deadlines:
         self._timer_slot = 0
 
     def add(self, exchange: Exchange, seconds: float) -> None:
-        """Let the attempt time out `seconds` from now."""
+        """Set the deadline of an attempt to `seconds` from now."""
         exchange.due_s = self._loop.time() + seconds
         slot = math.ceil(exchange.due_s / GRID_S)
         there = self._slots.get(slot)
@@ -61,8 +61,9 @@ class Deadlines:
         self._timer, self._timer_slot = self._loop.call_at(slot * GRID_S, self._come), slot
 
     def _come(self) -> None:
-        """End attempts whose time is over. If the process stood still until long after that, the answer may have come
-        meanwhile and wait in the socket. Then the attempt gets STOOD_STILL_S more to read it, once."""
+        """End attempts whose time is over. If the process stood still at that time, and comes here more than
+        STOOD_STILL_S late, the answer may wait unread in the socket. Then the attempt gets STOOD_STILL_S more to read
+        it. It gets that only once."""
         self._timer = None
         now_s = self._loop.time()
         while self._order and (self._order[0] * GRID_S <= now_s or not self._slots[self._order[0]]):

@@ -57,7 +57,8 @@ class _Known:
 
 class Names(AbstractResolver):
     """A resolver that runs getaddrinfo in threads of its own. The pool of the loop also reads slots, which a name
-    server that hangs must not hold up. It must not hold up the end of the process either."""
+    server that hangs must not hold up. The threads are daemons of their own, so that such a server does not hold up the
+    end of the process either."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Known] = {}  # by host and family; the newest request is at the end
@@ -151,7 +152,7 @@ class Names(AbstractResolver):
         threading.Thread(target=_ask, args=(loop, done, *name), daemon=True).start()
 
     def _note(self, name: tuple[str, int], addresses: Addresses, failure: OSError | None, now_s: float) -> None:
-        """Note the result of a look-up. After a failure, addresses that were found before stay."""
+        """Note the result of a look-up. If the look-up failed, the addresses that an earlier one found are kept."""
         known = self._known.pop(name, None) or _Known([], 0.0)
         if failure is None:
             known = _Known(addresses, now_s)
@@ -162,8 +163,8 @@ class Names(AbstractResolver):
             del self._known[next(iter(self._known))]
 
     def _give_room(self) -> None:
-        """Begin the look-ups that have waited longest, as many as may run. A look-up that began meanwhile serves all
-        that wait for the same name."""
+        """Begin the look-ups that have waited longest, as many as may run at once. If a look-up of the same name began
+        meanwhile, its result serves all that wait for the name."""
         self._giving = False
         for _ in range(len(self._waiting)):
             name, topic, room = self._waiting.popleft()

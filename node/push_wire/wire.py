@@ -86,8 +86,8 @@ class PushWire:
         self._client.send(work, head)
 
     def _may_send(self, work: PushWork) -> bool:
-        """True if the request may leave now: its group is attached, its term and its lease go on. If the connection was
-        long in coming, the message may be due again or cancelled."""
+        """True if the request may leave now: its group is attached, its term and its lease go on. It may not leave if
+        the connection took so long that the lease ended: then the message may be due again, or cancelled."""
         attached = self._under_way.get(work)
         if attached is None or self._groups.get(work.group) is not attached:
             return False

@@ -1,4 +1,5 @@
-"""Operations of /v1/ledger, as the document shows them: the accounts of the messages that fell due in a window."""
+"""Operations of /v1/ledger, as the document shows them: the accounts of the messages that fell due in a range of
+time."""
 
 from typing import Any, Final
 

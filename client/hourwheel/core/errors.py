@@ -136,7 +136,7 @@ TYPES: Final[Mapping[str, type[HourwheelError]]] = {
 
 
 def type_of(status: int, code: str) -> type[HourwheelError]:
-    """Return the error for an answer that is no success.
+    """Return the class of the error for an answer that is no success.
 
     A code that is not known, from a newer server, is judged by its status. A 5xx without a known code may come from a
     proxy on the way, which does not know if the node did anything.
@@ -150,7 +150,7 @@ def type_of(status: int, code: str) -> type[HourwheelError]:
 
 
 def error_of(problem: Problem, address: str = "") -> HourwheelError:
-    """Return the error for an answer that is no success, of `address`."""
+    """Return the error for an answer that is no success. `address` gave the answer."""
     return type_of(problem.status, problem.code)(str(problem), address=address, problem=problem)
 
 

@@ -41,8 +41,8 @@ class Nodes:
         return tuple(dict.fromkeys((*self.given, *self.members.values())))
 
     def order(self, now_s: float) -> list[Address]:
-        """Return all addresses in the order in which to ask them. Nodes that failed lately come last, the longest ago
-        first."""
+        """Return all addresses in the order in which to ask them. Nodes that failed lately come last; among these, the
+        one that failed longest ago comes first."""
         preferred = [self.leader] if self.leader is not None else []
         known = [*preferred, *self.addresses] if self.leader_first else [*self.given, *preferred, *self.addresses]
         away = {address: at_s for address, at_s in self._failed_s.items() if now_s < at_s + self.away_s}
@@ -60,7 +60,7 @@ class Nodes:
     def learn_cluster(self, document: Mapping[str, Any]) -> None:
         """Take the members and the leader from a document of GET /v1/cluster.
 
-        The document of a cluster with another id, or of an older term, says nothing of this one's members.
+        A document is ignored if it has another cluster's id, or an older term than the newest document so far.
         """
         cluster_id, term = document.get("cluster_id"), document.get("term")
         if not isinstance(cluster_id, str) or not isinstance(term, int) or term < self.term:

@@ -23,35 +23,36 @@ WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """The request may be sent again in `after_s` seconds: to another node if `another` and there is one, or to the
-    same."""
+    """The request may be sent again in `after_s` seconds: to another node if `another` is true and there is one,
+    otherwise to the same node."""
 
     another: bool
     after_s: float
 
 
 def asks_one_node(path: str) -> bool:
-    """True if a request is about the asked node. Another node would answer another question."""
+    """True if a request is about the asked node. Do not send it to another node, which would answer about itself."""
     path, _, query = path.partition("?")
     return path.startswith(ONE_NODE) or LOCAL in query.split("&")
 
 
 def repeatable(method: str, keyed: bool) -> bool:
-    """True if doing the request twice is as doing it once.
+    """True if it makes no difference to do the request a second time.
 
-    `keyed`: it has a key, or its client knows that twice is as once, such as for an ack. A PUT or DELETE without one
-    is not repeated: it could undo what another client did in between.
+    `keyed`: the request has a key, or its client knows that a second time changes nothing, such as for an ack. A PUT or
+    DELETE that is not `keyed` is not repeated: it could undo what another client did in between.
     """
     return keyed or method.upper() in READS
 
 
 def may_send_again(effect: Effect, method: str, keyed: bool) -> bool:
-    """True if a request that failed like this may be sent again."""
+    """True if a request may be sent again after a failure with this effect."""
     return effect is Effect.NONE or (effect is Effect.UNKNOWN and repeatable(method, keyed))
 
 
 def next_try(method: str, keyed: bool, error: HourwheelError) -> NextTry | None:
-    """Return when and to whom a request that failed with `error` may be sent again. None: it must not be sent again."""
+    """Return when, and to which node, a request that failed with `error` may be sent again. None: it must not be sent
+    again."""
     if not may_send_again(error.effect, method, keyed):
         return None
     if isinstance(error, Unreachable) or error.effect is Effect.UNKNOWN or error.code in OF_THE_NODE:
@@ -76,7 +77,8 @@ class Retry:
         """Return the next try after `tries` tries, `spent_s` after the first began. None: there is none, and `error` is
         the outcome.
 
-        `chance` is drawn from 0 to 1, so that clients that failed together do not come again together.
+        `chance` is a random number from 0 to 1. It spreads the waits, so that clients that failed together do not send
+        again together.
         """
         found = next_try(method, keyed, error)
         if found is None or tries >= self.tries_max:
@@ -87,9 +89,9 @@ class Retry:
 
 
 def effect_of_all(doubtful: bool, last: Effect) -> Effect:
-    """The effect of all tries of a request without success. `last` is that of the last try.
+    """Return the effect of all tries of a request without success. `last` is the effect of the last try.
 
-    `doubtful`: an earlier one may have been done. Then a refusal of the last one says nothing of it: perhaps it was
-    refused because the first was done.
+    `doubtful`: an earlier try may have been done. Then the whole effect is unknown, even if the last try was refused.
+    It may have been refused because the earlier try was done.
     """
     return Effect.UNKNOWN if doubtful else last
