@@ -123,8 +123,8 @@ class Truth:
         return max((term for at_ms, term in self._changes if at_ms <= mono_ms), default=0)
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
-        """True if no leader died from shortly before a message was sent until its cancel was answered. Each led on, or
-        gave its leadership away with all of its work in the log.
+        """True if no leader died from shortly before a message was sent until its cancel was answered. Each leader of
+        that time led on, or transferred its leadership when all of its work was in the log.
 
         False if all clocks were set back. Then a message may always be in doubt if it is due before a time that the
         clocks had shown.
@@ -161,7 +161,7 @@ class Truth:
 
 
 def _changes(history: History) -> list[tuple[float, int]]:
-    """(when, term) of the begin of each leader that an observer saw."""
+    """(mono_ms, term) of the first sign of each term's leader, in the order of time."""
     first_ms: dict[int, float] = {}
     for event in history.events:
         if isinstance(event, Begun | Led | Promoted | Sure):
