@@ -34,8 +34,8 @@ EVER: Final = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 
 class Call(Generic[T]):
-    """A call that a task awaits. `begin(done)` begins it. `done(result)` lets the task go on, within the same step of
-    virtual time."""
+    """A call that a task awaits. `begin(done)` begins the call. Its owner calls `done(result)` once there is a result:
+    then the task goes on, within the same step of virtual time."""
 
     def __init__(self, begin: Callable[[Callable[[T], None]], None]) -> None:
         self.begin = begin
@@ -177,7 +177,7 @@ def request_of(offer: Offer) -> MessageIn:
 
 
 def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
-    """The outcome of one message of a request."""
+    """The outcome of the message at this row of a schedule request's result."""
     if result.status[row] == FAILED:
         found = refusal(result.problems[row].code)
         return found if found.not_done else Outcome("unknown", None, found.code)
