@@ -254,8 +254,7 @@ def _remarkable(columns: Columns) -> Columns:
 
 def _compared(what: str, expected: Columns, found: Columns, names: tuple[str, ...]) -> list[str]:
     """Return sentences about the rows that only one of the two tables has, at most 20 for each table. Two rows are
-    equal if all these columns
-    are."""
+    equal if all these columns are."""
     left, right = (Counter(zip(*(table[name].tolist() for name in names), strict=True)) for table in (expected, found))
     if left == right:
         return []

@@ -68,8 +68,7 @@ def execute(*values: bytes) -> bytes:
 
 def frame(buffer: bytearray) -> tuple[int, int, int] | None:
     """A Framing (bench/client/pump.py): an answer is everything up to ReadyForQuery, which ends the answer to each
-    request. Raises ClusterFailed for an
-    error."""
+    request. Raises ClusterFailed for an error."""
     if buffer[-6:-1] != _READY:
         return None
     if buffer[:1] == b"E" or b"\x00VERROR\x00" in buffer[:4096]:

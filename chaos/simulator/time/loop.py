@@ -143,8 +143,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._clock.monotonic()
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """Call the callback in the turn that runs now, or in one that begins at this moment. While the node rests for a
-        charge, it is called after that."""
+        """Call the callback in the turn that runs now, or in one that begins once the node does not rest for a
+        charge."""
         handle = asyncio.Handle(callback, args, self, context)
         if not self.dead:
             self._ready.append(handle)
@@ -238,8 +238,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # -- called by the world
 
     def arrive(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a call that comes from outside (bytes, the end of a job) in the next turn. If the node is paused, run it
-        when the node wakes."""
+        """Run a call from outside, such as arrived bytes, in the next turn, or when a paused node wakes."""
         if self.dead:
             return
         if self.paused:
