@@ -74,7 +74,7 @@ class Count:
         self.seconds.append(seconds)
 
     def latency(self) -> dict[str, object]:
-        """Return percentiles of a request's time."""
+        """Return percentiles of the times of all requests, in ms, by name."""
         found = percentiles([1000 * value for value in self.seconds])
         return {f"request {key} ms": value for key, value in found.items()}
 

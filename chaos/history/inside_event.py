@@ -41,8 +41,9 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The first node that applied an entry recorded its effect on a message. `what` is the new state of
-    storage.format.rows. `code` is the reason in the settle record, which names the hand-over (term, attempt)."""
+    """The effect of an entry on a message, as the first node that applied the entry recorded it. `what` is the new
+    state of storage.format.rows. `code` is the reason in the settle record, which names the hand-over (term,
+    attempt)."""
 
     message_id: str
     index: int

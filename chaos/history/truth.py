@@ -108,12 +108,12 @@ class Truth:
         return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
 
     def handed_over_ms(self, name: tuple[int, int, int]) -> int | None:
-        """When a hand-over (number, term, attempt) was made, by its own data. None if it was not received, or its
-        node's account is gone."""
+        """When a hand-over, named by (number, term, attempt), was made: its `handed_over_ms`, by the leader's clock.
+        None if it was not received, or its node's account is gone."""
         return self._handed_over_ms.get(name) or None
 
     def redriven_between(self, from_ms: float, until_ms: float) -> list[int]:
-        """The messages that were redriven in this time: for each the term of the leader that proposed it. 0:
+        """One element for each redrive of a message in this time: the term of the leader that proposed it, 0 if
         unknown."""
         first, end = (bisect.bisect_left(self._redriven, (at_ms, 0)) for at_ms in (from_ms, until_ms))
         return [term for _, term in self._redriven[first:end]]

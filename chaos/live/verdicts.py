@@ -109,8 +109,8 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
 
 
 def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
-    """True if a power cut, at this (wall_ms, True for its begin), may have taken the start of this push from its node's
-    log. `led` is the begin of the leader's term."""
+    """True if a power fault may have taken the start of this push from its node's log. `cut` is the moment (wall_ms) of
+    that fault's begin or end, with True for a begin. `led` tells when the leader of the push's term was first seen."""
     at_ms, begin = cut
     kept_ms = at_ms - event.wall_ms
     if kept_ms < 0:
@@ -127,7 +127,8 @@ def _seen_begun(event: Event) -> Event:
 
 
 def calm_transfers(history: History) -> History:
-    """The history without the transfers and stops that came within AROUND_TRANSFER_MS of a fault of another kind."""
+    """The history without the transfers and stops that have a fault of another kind near them: it was on then, or
+    within AROUND_TRANSFER_MS."""
     others: list[tuple[str, float, float]] = []
     begun: dict[tuple[str, str], list[float]] = {}
     for event in history.of(Fault):

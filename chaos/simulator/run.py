@@ -167,7 +167,7 @@ class Running:
             self.history.record(held)
 
     def _see(self, event: Event) -> None:
-        """Keep account of the acknowledged messages that have not ended yet."""
+        """Keep the set of the acknowledged messages that have not ended yet, by this event of the history."""
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             if event.number not in self._over:
                 self._left.add(event.number)

@@ -68,8 +68,8 @@ class LinkFaults:
 
 
 async def _flapping(links: Links, hit: Iterable[Link], every_s: float) -> None:
-    """Cut the links for `every_s`, heal them for `every_s`, and so on until cancelled. At the end this takes its own
-    cut away."""
+    """Cut the links for `every_s`, heal them for `every_s`, and so on until cancelled. When it is cancelled, it leaves
+    no cut of its own on them."""
     while True:
         with _put(links, hit, CUT):
             await asyncio.sleep(every_s)

@@ -61,8 +61,8 @@ class Upgrade:
                 self.change(process, older=False)
 
     def change(self, process: Process, *, older: bool) -> None:
-        """Set the build for the next start of this process, which is down. The build before also gets times of `[raft]`
-        that it may have."""
+        """Set the build for the next start of this process, which is down. If the process has times of `[raft]` that
+        the build before may not have, it gets the usual ones."""
         if process.older:
             self._was_older_s[process.id] = self._world.now_s
         if older and not may_be_older(process.config.raft.election_min_ms):

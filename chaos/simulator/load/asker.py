@@ -85,7 +85,7 @@ AT_ONCE: Final = 2
 
 class Asker:
     """The asker of a run. Only a run whose plan has `skew` (clocks apart) has one. It hears every event of the history,
-    and chooses its moments by them."""
+    and asks and changes at moments that follow from the events."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
         self._world, self._history, self._changer, self._plan = world, history, changer, plan

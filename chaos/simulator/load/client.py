@@ -96,7 +96,7 @@ class PortClient:
         leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> Outcome[T]:
-        """Make any call of the port. See `chaos.simulator.world.client.Client.call`."""
+        """Make a call of the node's service port (api.port). See `chaos.simulator.world.client.Client.call`."""
         more = {"label": label, "pulls": pulls, "leader": leader, "timeout_s": timeout_s}
         return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
 
@@ -121,11 +121,12 @@ class PortClient:
         return await self.call(lambda port: port.ack(topic, receipts, ANONYMOUS), "ack")
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Give messages back, to come again after `delay_ms`. Return one result for each receipt."""
+        """Nack the deliveries of these receipts, so that the messages are due again after `delay_ms`. Return one result
+        for each receipt."""
         return await self.call(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), "nack")
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Let leases end `lease_ms` from now. Return one result for each receipt."""
+        """Let the leases of these receipts end `lease_ms` from now. Return one result for each receipt."""
         return await self.call(
             lambda port: port.extend(topic, receipts, lease_ms=lease_ms, principal=ANONYMOUS), "extend"
         )

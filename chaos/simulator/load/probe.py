@@ -155,7 +155,7 @@ class Probe:
 
     @free
     def _settled(self, group: Group, batch: SettleBatch) -> None:
-        """Record what an entry did to messages, except leases."""
+        """Record what an entry did to messages (`Settled`). Leases are left out."""
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
