@@ -2,8 +2,9 @@
 
 A store stages batches of 100 messages that are due in any of the next 720 hours, and makes a checkpoint of them in a
 thread. Another thread stands in for the event loop: it sleeps for a moment, again and again, and notes the delay before
-it goes on. The switch interval and the collector's thresholds are the node's. On a quiet machine any further delay is
-the interpreter's. The thread that holds it does not let go, or for too short a time (`storage.file.disk.Disk.pause`).
+it goes on. The switch interval and the collector's thresholds are the node's. On a quiet machine, any delay beyond that
+is due to the interpreter lock. The thread that holds it does not release it, or for too short a time
+(`storage.file.disk.Disk.pause`).
 """
 
 import argparse

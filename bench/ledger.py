@@ -3,10 +3,10 @@ Spark.
 
     python -m bench.ledger [--messages N]
 
-The bench judges two hours. In the plain one each message is leased, handed over and acknowledged once. The order of the
-hand-overs has nothing to do with that of the index. In the other hour every message is handed over twice, so no message
-can be judged by one start and one end alone. The figure is messages a second of processor time, the best of several
-runs. The time of other processes does not count, but they take the caches.
+The bench judges two hours. In the plain one each message is leased, handed over and acknowledged once. The hand-overs
+come in another order than the units have in the index. In the other hour every message is handed over twice, so no
+message can be judged by one start and one end alone. The figure is messages a second of processor time, the best of
+several runs. The time of other processes does not count, but they take the caches.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ROUNDS = 5
 
 
 def bucket_of(count: int, times: int) -> Bucket:
-    """Return a bucket of `count` messages. Each is handed over `times` times, once after each end of its lease, and
-    acked after the last."""
+    """Return a bucket of `count` messages. Each is handed over `times` times: at its due time, then again each time
+    that its lease has ended. After the last hand-over it is acked."""
     chance = np.random.default_rng(1)
     units, headers = np.zeros(count, UNIT), np.zeros(count, HEADER)
     order = chance.permutation(count)  # of the hand-overs in time

@@ -93,7 +93,7 @@ class Bench:
     def append(
         self, due_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
     ) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-        """Append units due at these times. Return their positions."""
+        """Append to the store a unit for each of these due times. Return their positions."""
         count = len(due_ms)
         records = encode_records(Drafts([BODY] * count, due_ms, np.arange(count, dtype=np.uint64)))
         none = np.zeros(count, np.uint16)

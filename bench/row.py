@@ -76,8 +76,8 @@ def _text(value: float | None) -> str:
 
 
 def told(rows: Sequence[Row]) -> list[Row]:
-    """Print each row on stderr at once, and return the rows. So a long part that fails has shown the rows before the
-    failure."""
+    """Print each row on stderr at once, and return the rows. So if a long measurement fails later, the rows before the
+    failure were shown."""
     for row in rows:
         bound = f" ({row.target})" if row.target else ""
         print(f"  {row.figure}: {_text(row.value)} {row.unit}{bound} {row.detail or ''}", file=sys.stderr, flush=True)

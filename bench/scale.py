@@ -23,7 +23,8 @@ class Scale:
     peer_drain: int = 100_000  # of peers: their rates are steady, and some of them fill slowly
 
     def quick(self) -> "Scale":
-        """Return a scale that shows that everything works. Its figures mean little."""
+        """Return a scale so much smaller that a run takes minutes. It shows that everything works, and its figures mean
+        little."""
         return replace(
             self,
             seconds=min(self.seconds, 2.0),

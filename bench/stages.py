@@ -60,20 +60,21 @@ MESSAGES_MAX = 100_000
 
 @dataclass
 class Times:
-    """CPU seconds of each call, by stage in the order of first calls. Each call is about `rows` messages."""
+    """The processor seconds of each call, by stage. Stages are in the order of their first calls. Each call handles
+    `rows` messages."""
 
     rows: int
     spent: dict[str, list[float]] = field(default_factory=dict)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Take the time of one call."""
+        """Measure the processor time of the block, as one call of this stage."""
         start = time.process_time_ns()
         yield
         self.spent.setdefault(name, []).append((time.process_time_ns() - start) / 1e9)
 
     def each_us(self) -> dict[str, float]:
-        """Return microseconds a message, by stage."""
+        """Return the median of the calls in microseconds a message, by stage."""
         return {name: 1e6 * median(spent) / self.rows for name, spent in self.spent.items()}
 
 
@@ -119,7 +120,7 @@ class Leader:
         job.finish()
 
     def step(self, now_ms: int) -> None:
-        """Step until the dispatcher wants to sleep."""
+        """Let the dispatcher take steps until it has nothing left to do at this time."""
         while self.dispatcher.step(now_ms) == 0:
             pass
 
@@ -157,8 +158,8 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
 
 
 def _behind_a_front(times: Times, messages: Sequence[MessageIn], bits: U64) -> None:
-    """Measure a draft that a front encodes as bytes and the leader reads. Up to 64 messages are a request each, 1,000
-    are a batch."""
+    """Measure a draft that a front encodes as bytes and the leader reads. Each of up to 64 messages is a request of its
+    own; 1,000 messages are one batch."""
     requests = [messages] if times.rows > SINGLES_MAX else [[message] for message in messages]
     with times.stage("draft in a front, as bytes"):
         frames = [encode(encode_draft(request)) for request in requests]

@@ -146,7 +146,8 @@ def _told(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(of: dict[str, float]) -> dict[str, float]:
-    """Return a row of the watchdog's histogram (node/runtime/loop_held.py). Its buckets count shorter holds."""
+    """Return the figures of one histogram of the watchdog (node/runtime/loop_held.py). They say how often the loop was
+    held, how often for longer than 20 and 100 ms, and for how many seconds in all."""
     past = {f"past_{ms}_ms": int(of["count"] - of[f"{ms / 1000:g}"]) for ms in (20, 100)}
     return {"times": int(of["count"]), **past, "in all_s": round(of["sum"], 2)}
 

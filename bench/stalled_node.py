@@ -50,8 +50,8 @@ class TimedDisk(Disk):
 
 
 class Probe:
-    """The measurements of one process, in seconds. `led_s` is how long it led. `unsure_s` is how long of that its trust
-    had run out."""
+    """The measurements of one process, in seconds. `led_s` is how long it led. `unsure_s` is the part of that time in
+    which its trust had run out."""
 
     def __init__(self) -> None:
         self.collections: list[float] = []

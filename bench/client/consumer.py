@@ -1,4 +1,4 @@
-"""Consumers for measuring: connections that pull and ack, and decode no more of an answer than is measured."""
+"""Consumers for measuring: connections that pull and ack, and decode only the measured parts of an answer."""
 
 import asyncio
 import itertools
@@ -22,13 +22,13 @@ BEAT_S = 0.005
 
 
 class Receipt(msgspec.Struct, gc=False):
-    """The part of a message that a drain needs."""
+    """The part of a pulled message that `Drain` needs."""
 
     receipt: str
 
 
 class Timed(msgspec.Struct, gc=False):
-    """The parts of a message that lateness needs."""
+    """The parts of a pulled message that `Waiting` needs to compute lateness."""
 
     receipt: str
     asked_due: datetime
@@ -55,7 +55,8 @@ def pull_request(topic: str, wait_ms: int = WAIT_MS) -> bytes:
 
 
 class Drain:
-    """Connections that pull and then ack, one after the other, until `count` messages are acked.
+    """Consumers that together pull and ack, until `count` messages are acked. Each is one connection, which sends a
+    pull, then an ack, and so on.
 
     `first_s` and `last_s` (time.time) are the times of the first message received and the last ack answered. `received`
     counts messages, repeats too.

@@ -33,7 +33,7 @@ async def leader_address(cluster: Cluster) -> Address:
 
 
 def line(due_ms: int, topic: str = "bench") -> bytes:
-    """Return a message of `topic` that is due then, as JSON."""
+    """Return a message of `topic` that is due at `due_ms`, as a line of JSON for a batch."""
     return json.dumps({"topic": topic, "body": BODY, "deliver_at": due_ms}).encode()
 
 
@@ -43,20 +43,21 @@ def batch(due_ms: Sequence[int], topic: str = "bench") -> bytes:
 
 
 def batches(due_ms: Sequence[int], topic: str = "bench") -> list[bytes]:
-    """Return batch requests of BATCH lines each. The last has the rest."""
+    """Return batch requests of BATCH lines each. The last has the lines that remain."""
     return [batch(due_ms[first : first + BATCH], topic) for first in range(0, len(due_ms), BATCH)]
 
 
 def due_times(count: int, spread_ms: int, seed: int = 1) -> list[int]:
-    """Return `count` due times, uniform from AHEAD_MS on for `spread_ms`."""
+    """Return `count` due times, in ms, drawn uniformly from a span of `spread_ms` that begins AHEAD_MS from now."""
     first = int(time.time() * 1000) + AHEAD_MS
     return [int(due) for due in first + np.random.default_rng(seed).integers(0, spread_ms, count)]
 
 
 @dataclass
 class Count:
-    """Counts the messages in answers. A good answer has this `status`, and `wanted` (b'"id"') once for each message.
-    With `per_answer` it has exactly that many messages. `seconds` are the times that requests took."""
+    """Counts the messages in answers. A good answer has this `status`. Each message in it is found by the bytes
+    `wanted`. If `per_answer` is set, a good answer has exactly that many messages. `seconds` are the times that
+    requests took."""
 
     status: int
     wanted: bytes = b'"id"'
@@ -73,7 +74,7 @@ class Count:
         self.seconds.append(seconds)
 
     def latency(self) -> dict[str, object]:
-        """Return percentiles of a request's time."""
+        """Return percentiles of the times of all requests, in ms, by name."""
         found = percentiles([1000 * value for value in self.seconds])
         return {f"request {key} ms": value for key, value in found.items()}
 
@@ -91,8 +92,9 @@ async def pump(
     count: Count,
     frame: Framing = http_frame,
 ) -> float:
-    """Send `requests` over `connections` connections for `seconds`. Each connection sends all of them in turn, each
-    beginning with another one. `count` counts the answers. Return the real time that it took."""
+    """Send `requests` over `connections` connections for `seconds`. Each connection sends all of them again and again;
+    no two begin with the same request, if there are enough. `count` counts the answers. Return the seconds of real time
+    that it took."""
     start = time.perf_counter()
     turns = (turn % len(requests) for turn in range(connections))
     shifted = [[*requests[turn:], *requests[:turn]] for turn in turns]
@@ -135,5 +137,5 @@ async def put_topic(address: Address, topic: str, settings: dict[str, object]) -
 
 def lead_ms(count: int, rate: float = 25_000) -> int:
     """Return a due time on a full second, in ms. It is far enough ahead to schedule `count` messages before it at
-    `rate` a second, which is low."""
+    `rate` a second. The default of `rate` is lower than what nodes reach."""
     return (int(time.time() + 3 + count / rate) + 1) * 1000

@@ -1,11 +1,11 @@
-"""A client that costs next to nothing. Otherwise the benchmark would measure its client.
+"""A client that takes very little processor time. Otherwise the benchmark would measure its client.
 
 The client shares two cores with three nodes, so every microsecond it takes is missing from the result. A pump is one
 keep-alive connection that sends requests rendered in advance, one at a time. Of an answer it parses only where it ends.
 Latency runs from the moment of sending to the last byte.
 
-HTTP is one framing of several. A `Framing` finds the first whole answer in the received bytes, so the same loop
-measures peers with other protocols.
+A `Framing` finds the first whole answer in the received bytes. There is one for HTTP and one for each protocol of a
+peer, so the same loop measures all of them.
 """
 
 import asyncio

@@ -130,8 +130,8 @@ LEASE_SLACK_S = 1.0
 
 
 def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
-    """Return the repeated deliveries of ids. The span is that of the earlier deliveries, within one term: the widest of
-    all terms.
+    """Return the repeated deliveries of ids. For each term the earlier deliveries, which were repeated, lie within a
+    span of time. `span_ms` is the widest of these spans.
 
     A leader that dies loses the records of its last pushes, which it made within one span of time. Its successor pushes
     those messages again. If the dead leader had recorded the delivery and not the answer, the message comes again when

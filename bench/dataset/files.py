@@ -94,8 +94,8 @@ class HourWriter:
     def __init__(
         self, hour: int, plain: int, units: Rows, at: I64, created_ms: int, chance: np.random.Generator
     ) -> None:
-        """Place `plain` messages and the planted ones. Of all planted `units` those in `at` belong to this hour. Units
-        stand in order of creation."""
+        """Assign places in this hour to `plain` messages and to the planted ones. `at` has the ordinals, in `units`, of
+        the planted units that belong to this hour. Places follow the order in which the units were made."""
         self.hour, self.plain, self.at = hour, plain, at
         self._chance = chance
         plain_ms = created_ms + np.arange(plain) * 1_000_000 // max(plain, 1)
@@ -111,9 +111,10 @@ class HourWriter:
     def write(
         self, root: Path, units: Rows, settles: Rows, deliveries: Rows, written: Written, quiet: Quiet, terms: Terms
     ) -> tuple[Rows, npt.NDArray[np.bool_]]:
-        """Write the hour's files for the first node, and link them for the others. `settles` are of the planted units
-        in this hour; `deliveries` have times in this hour. Return the hour's delivery records, in order of time, and a
-        mask of those that a power cut took."""
+        """Write the hour's files for the first node, and link them into the directories of the others. `settles` has
+        the planned settle records of the planted units in this hour, `deliveries` the planned delivery records of this
+        hour. Return the hour's delivery records, in order of time, and a boolean array: True for each record that a
+        power cut took."""
         count = self.plain + len(self.at)
         dues = quiet.dues(self.hour, self.plain, self._chance)
         index = self._plain_index[self._chance.permutation(self.plain)]  # of the plain ones, in order of time
@@ -262,7 +263,8 @@ class HourWriter:
 
 
 def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return the DELIVERY rows of planted records, in order of time, and a mask of those that a power cut took."""
+    """Return the DELIVERY rows of planted records, in order of time, and a boolean array: True for each that a power
+    cut took."""
     planted = planted[np.argsort(planted["at_ms"], kind="stable")]
     rows = np.zeros(len(planted), DELIVERY)
     named = planted["unit"] >= 0
@@ -286,8 +288,8 @@ def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np
 
 
 def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Insert `more[i]` into `rows` before the row `before[i]`; `before` rises. Return the result, and a mask of the
-    inserted rows."""
+    """Insert each `more[i]` into `rows` before the row `before[i]`; `before` is in rising order. Return the result, and
+    a boolean array: True for each inserted row."""
     at = before + np.arange(len(more))
     inserted = np.zeros(len(rows) + len(more), np.bool_)
     inserted[at] = True
@@ -299,7 +301,8 @@ def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np
 
 
 def _link(rows: Rows, at: npt.NDArray[np.intp]) -> None:
-    """Fill in `previous` of settle records at these ordinals. Their units have no other settle records."""
+    """Fill in `previous` of the settle records at these ordinals of `rows`: where the record before it of the same unit
+    stands. No other rows are about these units."""
     unit = rows["global_index"][at]
     order = np.argsort(unit, kind="stable")
     ranked = at[order]

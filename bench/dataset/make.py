@@ -78,7 +78,7 @@ class Planted:
         return homes
 
     def differences(self, messages: Columns, duplicates: Columns, *, receipts: bool) -> list[str]:
-        """Return the differences of a ledger, a sentence each. Empty if there are none.
+        """Return the differences of a ledger from the expected one, a sentence each. Empty if there are none.
 
         `messages` need only the remarkable rows: of another class than delivered once, or with flags. `receipts`: true
         if the ledger was made with these receipts.
@@ -130,7 +130,7 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
 
 
 def _terms(from_ms: int, until_ms: int, kills: int) -> Terms:
-    """Return the terms, from 2 on. Term 1 lies before the window."""
+    """Return `kills` + 1 terms, numbered from 2 on. All but the last end with a kill. Term 1 lies before the window."""
     killed_ms = from_ms + (np.arange(kills) + 1) * (until_ms - from_ms) // (kills + 1)
     number = 2 + np.arange(kills + 1)
     return Terms(
@@ -198,7 +198,8 @@ def _told(
     directories: list[Path], plan: Plan, units: npt.NDArray[Any], written: Written, messages: int, from_ms: int,
     until_ms: int,
 ) -> Planted:  # fmt: skip
-    """Return what was planted and is expected. Units have the places and random bits that they got in the files."""
+    """Return the planted messages and their expected ledger, with the places and random bits that their units got in
+    the files."""
     told, again = np.concatenate(plan.expected), np.concatenate(plan.repeats)
     told = told[np.argsort(written.position[told["unit"]])]
     expected = {"home": written.position[told["unit"]], "random": written.random[told["unit"]]}
@@ -227,7 +228,8 @@ def _told(
 
 
 def _around(receipts: npt.NDArray[Any], from_ms: int, until_ms: int) -> npt.NDArray[Any]:
-    """Move the first and the last receipt to the ends of the window, so that the receipts cover all of it."""
+    """Move the times of the first and the last receipt to the ends of the window, so that the receipts cover all of
+    it."""
     if len(receipts) > 1:
         receipts["at_ms"][0], receipts["at_ms"][-1] = from_ms, until_ms
     return receipts
@@ -251,7 +253,8 @@ def _remarkable(columns: Columns) -> Columns:
 
 
 def _compared(what: str, expected: Columns, found: Columns, names: tuple[str, ...]) -> list[str]:
-    """Return how two tables differ, by whole rows."""
+    """Return sentences about the rows that only one of the two tables has, at most 20 for each table. Two rows are
+    equal if all these columns are."""
     left, right = (Counter(zip(*(table[name].tolist() for name in names), strict=True)) for table in (expected, found))
     if left == right:
         return []

@@ -37,8 +37,8 @@ class Accounts:
         self._open: dict[int, tuple[int, Path]] = {}  # node -> hour and file
 
     def append(self, rows: Rows, lost: npt.NDArray[np.bool_], hour: int) -> None:
-        """Append the records of one hour, in order of time. Where the mask `lost` is True, zeros stand in place of the
-        record."""
+        """Append the records of one hour, in order of time, to their nodes' logs. Where the boolean array `lost` is
+        True, write zeros in place of the record, as a power cut leaves them."""
         nodes = rows["node"].copy()
         seal_deliveries(rows)
         rows.view(np.dtype((np.void, DELIVERY.itemsize)))[lost] = np.zeros(1, DELIVERY).view("V80")

@@ -146,7 +146,8 @@ class Messages:
 
 @dataclass(slots=True)
 class Plan:
-    """All stories, and the random generator that draws them. `calm_ms` has spans of time with one leader."""
+    """The records and expected rows of all stories, and the random generator that draws them. `calm_ms` has spans of
+    time (from, to) in which the leader does not change."""
 
     chance: np.random.Generator
     terms: Terms
@@ -212,7 +213,8 @@ class Plan:
         tick: I64 | None = None,
         node: I64 | None = None,
     ) -> HandOver:
-        """Hand over at this time, by the present leader: a start in that node's account, a Lease in the records."""
+        """Hand the messages over at these times, by the leader of that time (or `node`). Add a start to that node's
+        account if `started`, and a Lease to the settle records if `leased`."""
         led = self.terms.at(at_ms)
         by = self.terms.node[led] if node is None else node
         made = HandOver(at_ms, self.terms.number[led], attempt, by)
@@ -235,7 +237,7 @@ class Plan:
         tick: I64 | int = 0,
         lost: bool = False,
     ) -> None:
-        """Add a record to the account of the node that made this hand-over. `kind` is START or END."""
+        """Add a record of kind START or END to the account of the node that made this hand-over."""
         rows = np.zeros(len(at_ms), DELIVERY_PLAN)
         rows["unit"], rows["at_ms"], rows["tick"], rows["kind"] = messages.unit, at_ms, tick, kind
         rows["asked_due_ms"] = messages.due_ms if kind == START else 0
@@ -256,7 +258,7 @@ class Plan:
         code: int = 0,
     ) -> None:
         """Add a settle record of these units. `made` is the hand-over that it is about, if there was one. `to` is the
-        planted unit that the unit was moved to."""
+        planted unit to which the unit was moved, -1 if it was not."""
         rows = np.zeros(len(unit), SETTLE_PLAN)
         rows["unit"], rows["what"], rows["at_ms"], rows["when"], rows["to"] = unit, what, at_ms, when, to
         rows["code"] = code
@@ -272,7 +274,7 @@ class Plan:
             self.settle(messages.unit, what, at_ms, made, code=code)
 
     def deliver(self, messages: Messages, made: HandOver, after_ms: int = 20) -> None:
-        """Deliver the messages: the consumer is done with them."""
+        """End the messages as delivered: their consumer or receiver is done with them."""
         code = 200 if messages.mode == PUSH else 0
         self.end(messages, DELIVERED, made.at_ms + after_ms, made, code=code)
         self.tell(messages, made, END, made.at_ms + after_ms + 1, outcome=DONE, code=code)
@@ -294,8 +296,8 @@ class Plan:
     def repeat(
         self, messages: Messages, cause: Cause, before: HandOver, later: HandOver, other: I64 | None = None
     ) -> None:
-        """Expect the ledger to have `later` as a duplicate of `before`, for this cause. `other` is the home of the
-        message of `before`, if that is another message."""
+        """Expect the ledger to name the hand-over `later` as a duplicate of the hand-over `before`, with this cause.
+        `other` is the home of the message of `before`, if that is another message."""
         rows = np.zeros(len(messages.unit), REPEAT)
         rows["unit"] = messages.unit
         rows["other"] = messages.unit if other is None else other

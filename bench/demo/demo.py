@@ -43,7 +43,8 @@ NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of a run, in the order of the last line. All but `pull` and `push` are totals of both halves."""
+    """The figures of a run, in the order in which the last line of the output has them. All but `pull` and `push` are
+    totals of both halves."""
 
     scheduled: int
     delivered: int
@@ -62,7 +63,7 @@ class Result:
 
 
 def total(pull: Part, push: Part) -> Result:
-    """Return the figures of both halves and their totals. The span is the wider one of the two."""
+    """Return the figures of both halves and their totals. `duplicate_span_ms` is the wider one of the two."""
     return Result(
         scheduled=pull.scheduled + push.scheduled,
         delivered=pull.delivered + push.delivered,
@@ -176,7 +177,7 @@ async def _play(
     cluster: Cluster, history: History, workload: Workload, pushed: Pushed, plan: Plan, kill_at_s: float
 ) -> None:
     """Run both halves at once, and kill the leader meanwhile. Return when all messages have come, or `drain_s` after
-    the last."""
+    the last was scheduled."""
     nemesis = LiveNemesis(cluster, history, FaultPlan(plan.seed, len(cluster.nodes), plan.duration_s))
     nemesis.register(ProcessFaults(nemesis))
     killed: asyncio.Future[float] = asyncio.get_running_loop().create_future()

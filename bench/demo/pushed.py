@@ -47,8 +47,8 @@ class Part:
 
 
 def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms: float | None) -> Part:
-    """Judge the pushed half. `acknowledged` is id -> due_ms. Early is before that due time, or before the one in the
-    request."""
+    """Judge the pushed half. `acknowledged` is id -> due_ms. A delivery is early if it came before that due time, or
+    before the one in the request."""
     first = firsts(received)
     early = 0
     for one in received:

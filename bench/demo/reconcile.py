@@ -48,8 +48,8 @@ _MORE_MS: Final = 60_000
 
 @dataclass(frozen=True)
 class Result:
-    """The last line: the files' figures, duplicates by cause from each of the three sources, and the number of
-    differences."""
+    """The last line of the output. It has the figures of the nodes' files, the duplicates by cause from each of the
+    three sources, and the number of differences."""
 
     messages: int
     once: int
@@ -99,7 +99,8 @@ class KilledCluster:
 
 @dataclass(frozen=True)
 class Compared:
-    """The agreement of the files with the checkers, that of the API with the checkers, and all differences as lines."""
+    """The agreement of the files' ledger with the checkers, that of the API's ledger with the checkers, and all
+    differences as lines."""
 
     files: Agreement
     api: Agreement

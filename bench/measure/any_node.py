@@ -57,7 +57,8 @@ async def _pumped(
     scale: Scale,
     per: int,
 ) -> Row:
-    """Send requests of `per` messages over `connections` connections, spread over the nodes `at`."""
+    """Send requests of `per` messages each over `connections` connections, spread over the nodes `at`. Return the rate
+    as a row."""
     leader, followers = await _nodes(cluster)
     counts = [Count(201 if per == 1 else 200, per_answer=per) for _ in at]
     before = {node_id: processor_s(cluster.pid(node_id)) for node_id in (leader, followers[0])}
@@ -112,7 +113,7 @@ async def _drained(cluster: Cluster, at: Sequence[str], name: str, scale: Scale)
 
 
 async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
-    """Measure the leader's share of a core while pulls wait at another node."""
+    """Measure by how much the leader's share of a core grows while pulls wait at the node `at`."""
     address = _address(cluster, at)
     await put_topic(address, "polls", {})
     before = await share_of_leader(cluster, scale.seconds)

@@ -1,8 +1,9 @@
 """Measure the return of a node that is millions of messages behind: how long it takes, and the lateness meanwhile.
 
-Little journal is kept (SETTINGS), so the node needs a snapshot. The same load runs twice. At first no node is behind.
-Then it runs from the restart of the node until the node has caught up. All the while messages become due, and waiting
-consumers pull them. Others are scheduled at a steady rate, so the node has to catch up with a moving log.
+Little journal is kept (SETTINGS), so the node needs a snapshot. The same load runs twice. The first time no node is
+behind. The second time it begins at the restart of the node, and goes on until the node has caught up. All the while
+messages become due, and waiting consumers pull them. Others are scheduled at a steady rate, so the node has to catch up
+with a moving log.
 """
 
 import asyncio

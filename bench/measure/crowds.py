@@ -1,7 +1,7 @@
 """Measure what other clients notice of very many topics with a message each, waiting consumers, or closed ports.
 
-Lateness is measured as in `lateness-pull` and `lateness-push`, at a low rate, so any increase comes from what runs
-beside. Shares of a core are of the leader's process, user and system, from /proc.
+Lateness is measured as in `lateness-pull` and `lateness-push`, at a low rate, so any increase comes from the topics,
+consumers or ports beside it. Shares of a core are of the leader's process, user and system, from /proc.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ NDJSON: Final = "application/x-ndjson"
 
 async def topics(cluster: Cluster, scale: Scale) -> list[Row]:
     """Measure lateness by pull and push, alone and beside topics with a ready message each. Count how often scrapes of
-    /metrics hold the event loop then."""
+    /metrics hold the event loop while these topics exist."""
     address = await leader_address(cluster)
     alone = await _pulled_ms(address, "alone-pull", scale), await _pushed_ms(cluster, address, "alone-push", scale)
     now_ms = int(time.time() * 1000)  # due at once
@@ -59,7 +59,7 @@ async def topics(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure the leader's work for consumers that wait for tags that no message has."""
+    """Measure the leader's share of a core while consumers wait for tags that no message has."""
     address = await leader_address(cluster)
     topic, now_ms = "filters", int(time.time() * 1000)
     message = json.dumps({"topic": topic, "body": 1, "deliver_at": now_ms, "tags": ["none"]}).encode()
@@ -82,7 +82,8 @@ async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def closed_ports(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure the leader's work for topics that push to ports on which no process listens."""
+    """Measure the leader's share of a core while there are messages of topics that push to ports on which no process
+    listens."""
     address = await leader_address(cluster)
     before = await share_of_leader(cluster, scale.seconds)
     for number in range(CLOSED_PORTS):

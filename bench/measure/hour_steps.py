@@ -34,7 +34,7 @@ class Steps:
         self.worst_ms: dict[str, float] = {}
 
     def take(self, name: str, step: Callable[[], T]) -> T:
-        """Take a step, and keep its time if it is the longest."""
+        """Call `step` and return its result. Keep its processor time under this name, if it is the longest so far."""
         start = time.thread_time()
         result = step()
         took_ms = (time.thread_time() - start) * 1000

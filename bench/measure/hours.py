@@ -40,7 +40,7 @@ async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
     """Schedule one message in each hour, by batches, then single messages while checkpoints come.
 
     Then measure restarts after kill -9: of this cluster after a checkpoint, and of another one that was killed within
-    its first checkpoint. What the killed nodes leave behind is removed with the rest of the directory.
+    its first checkpoint. The files of the killed nodes are removed with the measurement's directory.
     """
     directory = next(iter(cluster.nodes.values())).data_path.parent.parent
     rows = told(await _spread(cluster, scale))
@@ -80,7 +80,7 @@ async def _from_within(directory: Path, scale: Scale) -> list[Row]:
 
 async def _kill_within(cluster: Cluster, commit_index: int, hours: int) -> None:
     """Kill each node when its checkpoint has made `hours` directories. Kill it at the latest when the checkpoint is
-    over. Then no unfinished directory is left over, which the figure's detail shows."""
+    over. In that case the figure's detail shows that no unfinished directory is left over."""
     before = {node_id: _directories(node.data_path) for node_id, node in cluster.nodes.items()}
 
     async def killed() -> bool:
@@ -181,8 +181,8 @@ async def _spread(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _restart(cluster: Cluster, figure: str, commit_index: int, data_bytes: int | None = None) -> Row:
-    """Restart nodes that were killed, and wait until all are ready and have applied this entry. In little memory, wait
-    also until they have made a checkpoint and still run."""
+    """Restart nodes that were killed, and wait until all are ready and have applied this entry. If `data_bytes` limits
+    their memory, wait also until they have made a checkpoint, and note how many still run."""
     for node_id in cluster.nodes:
         await cluster.ended(node_id)
     start = time.perf_counter()

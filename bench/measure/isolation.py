@@ -28,7 +28,8 @@ EARLY_S = 2.0
 
 
 async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> dict[str, float]:
-    """Return percentiles of the lateness of RATE messages a second, due from `base_ms` on."""
+    """Schedule RATE messages a second that are due from `base_ms` on, for this many seconds, and pull them. Return
+    percentiles of their lateness in ms."""
     due_ms = [base_ms + offset for offset in spread_ms(RATE, seconds)]
     await fill_due(address, due_ms, topic)
     await asyncio.sleep(max(0.0, base_ms / 1000 - time.time() - EARLY_S))  # idle connections are closed
@@ -39,7 +40,8 @@ async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> d
 
 
 async def isolation(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Return p99 alone, p99 beside the hanging receiver, and by how many per cent that is more."""
+    """Return three rows: the p99 of the lateness alone, that beside the hanging receiver, and by how many per cent the
+    second is more."""
     address = await leader_address(cluster)
     alone = [await _late(address, f"alone-{turn}", lead_ms(0), scale.seconds) for turn in range(2)]
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as hanging:  # the kernel accepts, and no process reads

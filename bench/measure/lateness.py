@@ -28,21 +28,21 @@ PUSH_SHARES = (0.5, 1.0)
 
 
 def spread_ms(rate: int, seconds: float) -> list[int]:
-    """Return `rate` offsets a second for `seconds`, in ms: uniform over the milliseconds, in order."""
+    """Return offsets in ms, `rate` a second for `seconds`: drawn uniformly from all milliseconds, in rising order."""
     return sorted(
         int(value) for value in np.random.default_rng(1).integers(0, int(seconds * 1000), int(rate * seconds))
     )
 
 
 def bursts_ms(rate: int, seconds: float) -> list[int]:
-    """Return `rate` offsets a second for `seconds`, in ms: all on full seconds."""
+    """Return offsets in ms, `rate` a second for `seconds`: all of a second are equal, a multiple of 1,000."""
     return [second * 1000 for second in range(int(seconds)) for _ in range(rate)]
 
 
 def _rows(
     figure: str, late_ms: list[float], took_s: float, target: Target | None, more: dict[str, object]
 ) -> list[Row]:
-    """Return p99 with its target, and p50."""
+    """Return two rows: the p50 of these latenesses, and their p99 with its target."""
     found = percentiles(late_ms)
     detail: dict[str, object] = {"messages": len(late_ms), "early": sum(ms < 0 for ms in late_ms), **found, **more}
     return [

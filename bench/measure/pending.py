@@ -41,7 +41,8 @@ def resident_mb(pid: int) -> tuple[float, float]:
 
 
 async def _rate(cluster: Cluster, requests: list[bytes], seconds: float) -> tuple[float, float]:
-    """Send these requests for `seconds`. Return (messages scheduled a second, seconds that it took)."""
+    """Send these batch requests again and again for `seconds`. Return (messages scheduled a second, seconds that it
+    took)."""
     count = Count(200, per_answer=BATCH)
     took_s = await pump(await leader_address(cluster), requests, BATCH_CONNECTIONS, seconds, count)
     return count.acknowledged / took_s, took_s

@@ -47,7 +47,7 @@ async def _to(cluster: Cluster, scale: Scale, receivers: int, figure: str, targe
 
 
 def _log(cluster: Cluster, name: str) -> Path:
-    """Return a file beside the nodes' directories."""
+    """Return the path of a file, `name`.ndjson, beside the nodes' directories."""
     return next(iter(cluster.nodes.values())).directory.parent / f"{name}.ndjson"
 
 

@@ -32,7 +32,7 @@ def put(delay_s: int) -> bytes:
 
 
 def answers(count: int) -> Framing:
-    """Return the Framing of a request whose answer is `count` lines."""
+    """Return the Framing (bench/client/pump.py) of a request whose answer is `count` lines."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -54,7 +54,8 @@ class Taker:
         return b"".join(b"delete %b\r\n" % job for job in self._reserved)
 
     def frame(self, buffer: bytearray) -> tuple[int, int, int] | None:
-        """Frame all answers to `request`: a reserved job has two lines, any other answer one."""
+        """The Framing of all answers to the last `request`. The answer with a reserved job has two lines, any other
+        answer has one."""
         if self._reserved:
             wanted = len(self._reserved)
         else:

@@ -50,7 +50,7 @@ def message(kind: bytes, content: bytes) -> bytes:
 
 
 def query(text: str) -> bytes:
-    """Return a simple query."""
+    """Return the message that runs this SQL text (a "simple query" of the protocol)."""
     return message(b"Q", text.encode() + b"\x00")
 
 
@@ -67,8 +67,8 @@ def execute(*values: bytes) -> bytes:
 
 
 def frame(buffer: bytearray) -> tuple[int, int, int] | None:
-    """Frame everything up to ReadyForQuery, which ends the answer to each request. Raises ClusterFailed for an
-    error."""
+    """A Framing (bench/client/pump.py): an answer is everything up to ReadyForQuery, which ends the answer to each
+    request. Raises ClusterFailed for an error."""
     if buffer[-6:-1] != _READY:
         return None
     if buffer[:1] == b"E" or b"\x00VERROR\x00" in buffer[:4096]:
@@ -133,7 +133,7 @@ def _make(data: Path, user: str | None) -> None:
 
 
 def insert_many(due_ms: Sequence[int]) -> bytes:
-    """Return a multi-row insert."""
+    """Return the query that inserts one row for each of these due times."""
     values = ",".join(f"({due},'{BODY}')" for due in due_ms)
     return query(f"INSERT INTO message (due_ms, body) VALUES {values}")
 

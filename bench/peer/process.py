@@ -44,7 +44,8 @@ def version(command: Sequence[str]) -> str:
 
 
 def unprivileged() -> str | None:
-    """Return a user for servers that refuse root. None if we are not root. Raises Missing if there is no such user."""
+    """Return the name of a user, for servers that refuse to run as root. None if this process is not root. Raises
+    Missing if there is no such user."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):

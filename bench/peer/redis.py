@@ -42,8 +42,8 @@ def zadds(due_ms: list[int], key: bytes = KEY) -> list[bytes]:
 
 
 def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
-    """Yield the requests again and again, with a new key in each of these turns. A second ZADD to the same key would
-    only be an update."""
+    """Yield all requests once for each of `turns`, each time with another key. A second ZADD to the same key would only
+    be an update."""
     for turn in turns:
         key = b"bench%04d" % turn
         for request in requests:
@@ -60,7 +60,8 @@ def integers(count: int) -> Framing:
 
 
 def array(buffer: bytearray) -> tuple[int, int, int] | None:
-    """Frame a reply that is an array of texts without line ends. Raises ClusterFailed for an error."""
+    """A Framing (bench/client/pump.py) of a reply that is an array of texts without line ends. Raises ClusterFailed for
+    an error."""
     end = buffer.find(b"\r\n")
     if end < 0:
         return None

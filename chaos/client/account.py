@@ -29,7 +29,8 @@ class Accounts:
         self._caller, self._history = caller, history
 
     def begin(self, messages: Iterable[Answered], at_once: int) -> None:
-        """Start to ask GET and the ledger about each message, with at most `at_once` requests open at a time."""
+        """Begin to ask GET and the ledger about each of these messages, with at most `at_once` requests open at a
+        time."""
         left = deque(messages)
         self.in_flight += len(left)
         for _ in range(at_once):

@@ -40,13 +40,13 @@ class Caller(Generic[C]):
         return self.chance.choice([client for node, client in self.clients.items() if self.is_member(node)])
 
     async def pause(self) -> None:
-        """Wait before the next try of a call."""
+        """Wait before the next try of a call, for 0.5 to 1.5 times AGAIN_S."""
         await self.runner.sleep(AGAIN_S * (0.5 + self.chance.random()))
 
     async def insist(self, ask: Callable[[C], Awaitable[Outcome[T]]], *, for_s: float, again: bool) -> Outcome[T]:
         """Send the call to one random member after the other, until it is done, refused for good, or `for_s` has
-        passed. Return the outcome of all tries together. A try with an unknown outcome is repeated only if `again`.
-        After such a try the call counts as unknown, unless a later try is done."""
+        passed. Return the outcome of all tries together. A try with an unknown outcome is repeated only if `again` is
+        True. After such a try the call counts as unknown, unless a later try is done."""
         deadline_s = self.runner.now_s() + for_s
         doubtful = False
         while True:

@@ -43,8 +43,8 @@ class Changes:
 
 class Changer:
     """Draws for each message that is answered 201 if it is cancelled, moved (rescheduled) or left alone. Each message
-    is drawn once. `bring_near` is for the load's end: it moves messages that are due far ahead. `in_flight` counts the
-    requests that have no answer yet."""
+    is drawn once. When the load ends, `bring_near` moves messages that are due far ahead, so that the run need not wait
+    for them. `in_flight` counts the requests that have no answer yet."""
 
     def __init__(self, caller: Caller[Client], history: History, changes: Changes) -> None:
         self.in_flight = 0

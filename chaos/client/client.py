@@ -113,7 +113,7 @@ class Runner(Protocol):
     """Runs the tasks of clients: on the event loop, or on the virtual time of the simulator."""
 
     def now_s(self) -> float:
-        """The monotonic time."""
+        """The monotonic time in seconds."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""

@@ -220,8 +220,8 @@ class Consumer:
         again: bool = False,
         **more: int,
     ) -> None:
-        """Send the receipts by `ask` until that is done (see `Caller.insist`). Record the result of each message as an
-        event of this `kind`; None records nothing."""
+        """Send the receipts to a member with the call `ask`, and repeat it as `Caller.insist` does. Record the result
+        of each message as an event of this `kind`; None records nothing."""
         asked_ms, receipts = self._history.now()[1], [delivery.receipt for delivery in deliveries]
         outcome = await self._caller.insist(lambda client: ask(client, receipts), for_s=for_s, again=again)
         if kind is None:

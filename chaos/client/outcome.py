@@ -42,7 +42,8 @@ class Outcome(Generic[T]):
 
     @property
     def effect(self) -> Effect | None:
-        """The effect of a call without success; None if it succeeded."""
+        """None if the call is ok. Otherwise the effect of a call with this outcome, by the contract of its code: none,
+        or unknown."""
         if self.kind == "ok":
             return None
         if self.kind == "unknown":
@@ -55,7 +56,8 @@ class Outcome(Generic[T]):
         return self.effect is Effect.NONE
 
     def may_go_again(self, keyed: bool) -> bool:
-        """True if its client may send the call again. `keyed`: a second call of the same has no further effect."""
+        """True if its client may send the call again. `keyed`: the call has a key, so a second one with the same key
+        has no further effect."""
         return self.effect is not None and may_send_again(self.effect, "POST", keyed)
 
     def after(self, doubtful: bool) -> Outcome[T]:

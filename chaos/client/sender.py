@@ -19,7 +19,8 @@ from chaos.history.history import History
 
 class Sender:
     """Sends requests that schedule messages, and repeats them for `retry_s`. `leaps` returns how often the simulator
-    has set all clocks. After such a leap nodes may have forgotten a key, so nothing is sent again."""
+    has set all clocks together. Once that has happened during a call, nodes may have forgotten a key, so no message is
+    sent again."""
 
     def __init__(
         self, caller: Caller[Client], history: History, retry_s: float, leaps: Callable[[], int] = lambda: 0

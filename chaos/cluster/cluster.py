@@ -118,7 +118,8 @@ class Cluster:
         return [node_id for node_id, process in self._processes.items() if process.poll() is None]
 
     def forget(self, node_id: str) -> None:
-        """Take a removed node that has ended out of the cluster. Its files stay."""
+        """Remove a node from `nodes`: it was removed from the members, and has ended. Its files stay, and `gone` keeps
+        it."""
         self.gone[node_id] = self.nodes.pop(node_id)
         del self._processes[node_id]
 
@@ -180,8 +181,8 @@ class Cluster:
 
     def keep_deliveries(self, node_id: str, *, last: bool = False) -> None:
         """Copy the delivery log of a node that does not run, before its files are damaged or removed. The checkers need
-        the log: it is the node's own record of its pushes. `last`: the node gets a new directory, so later copies go
-        into another folder."""
+        the log: it is the node's own record of its pushes. `last`: the node's directory is about to be replaced, so the
+        copies of the next one go into another folder."""
         node = self.nodes[node_id]
         target = node.directory / KEPT / str(self._disks_had[node_id]) / DELIVERIES
         for path in (node.data_path / DELIVERIES).glob("*.log"):
@@ -298,8 +299,8 @@ class Cluster:
         raise ClusterFailed(f"after {attempts} graceful stops the nodes are at different indexes: {found}")
 
     async def transfer(self, via: str, to: str) -> dict[str, Any]:
-        """Ask node `via` to move leadership to `to` ("": the best). Return the answer. Raises ClusterFailed if
-        refused."""
+        """Ask node `via` to move leadership to node `to`, or to the follower that the leader chooses if `to` is "".
+        Return the JSON of the answer. Raises ClusterFailed if refused."""
         assert self._http is not None, "use `async with`"
         request = self._http.post(
             f"{self.nodes[via].url}/v1/cluster/transfer",
@@ -358,7 +359,7 @@ class Cluster:
 
 
 def _applied(page: dict[str, Any] | None, node_id: str) -> int:
-    """The applied index in a node's own row. -1 if there is none."""
+    """The applied index in the row that a node's cluster page has of the node itself. -1 if there is none."""
     for row in (page or {}).get("nodes", []):
         if row.get("id") == node_id and row.get("applied_index") is not None:
             return int(row["applied_index"])

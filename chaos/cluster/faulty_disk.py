@@ -41,15 +41,16 @@ class FaultyDisk:
         return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id)), "CHAOS_BOOT": str(boot)}
 
     def reboot(self, node_id: str) -> None:
-        """Let the node find another run of the kernel at its next start (node/runtime/boot.py)."""
+        """Give the node another boot id at its next start, as if its machine had been started anew
+        (node/runtime/boot.py)."""
         self._boot(node_id).write_text(f"{uuid.uuid4()}\n")
 
     def slow(self, node_id: str, delay_ms: int) -> None:
-        """Let the node wait this long at each sync (fdatasync, fsync, syncfs). 0 ends it."""
+        """Make each sync of the node (fdatasync, fsync, syncfs) take `delay_ms` longer. 0 takes that back."""
         self._set(node_id, _DELAY_AT, delay_ms * 1_000_000)
 
     def full(self, node_id: str, free_bytes: int | None) -> None:
-        """Let the node find this many bytes free. None: the number that is true."""
+        """Tell the node that this many bytes of its disk are free. None: the true number."""
         self._set(node_id, _FREE_AT, -1 if free_bytes is None else free_bytes)
 
     def fail(self, node_id: str, operation: Operation, number: int) -> None:

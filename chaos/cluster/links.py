@@ -62,19 +62,19 @@ class Links(ABC):
         self._number = 0
 
     def put(self, links: Iterable[Link], condition: Condition) -> int:
-        """Put a condition on links. Return the number for `lift`."""
+        """Put a condition on links, beside those that are on them. Return a number, by which `lift` takes it away."""
         self._number += 1
         self._held[self._number] = (frozenset(links), condition)
         self._change(self._held[self._number][0])
         return self._number
 
     def lift(self, held: int) -> None:
-        """Take away the condition with this number. Nothing happens if it is gone already."""
+        """Take away the condition with this number. Do nothing if `lift` or `heal` took it away before."""
         links, _ = self._held.pop(held, (frozenset(), WHOLE))
         self._change(links)
 
     def heal(self) -> None:
-        """Make every link whole."""
+        """Take away all conditions, so that every link is whole."""
         links = frozenset(link for several, _ in self._held.values() for link in several)
         self._held.clear()
         self._change(links)
@@ -89,4 +89,4 @@ class Links(ABC):
 
     @abstractmethod
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """Carry out the conditions of these links, as far as possible at once."""
+        """Make these links behave by these conditions, from now on."""

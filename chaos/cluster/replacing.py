@@ -33,7 +33,7 @@ async def add(cluster: Cluster, node_id: str) -> None:
 
 
 def take(cluster: Cluster, node_id: str) -> None:
-    """Make a spare node one of the cluster's. It is not started, and no member yet."""
+    """Move a node from `cluster.spare` to `cluster.nodes`. The caller starts it, and `admit` makes it a member."""
     cluster.nodes[node_id] = cluster.spare.pop(node_id)
 
 
@@ -77,8 +77,8 @@ async def dismiss(cluster: Cluster, node_id: str) -> None:
 async def _change(
     cluster: Cluster, node_id: str, method: str, path: str, document: dict[str, Any] | None, passing: set[str]
 ) -> None:
-    """Ask the running nodes in turn, except this one, until one confirms the change. Raises ClusterFailed if a node
-    refuses it for good, or after READY_S."""
+    """Send this request about the node `node_id` to the other running nodes in turn, until one confirms it. A refusal
+    whose code is in `passing` is tried again. Raises ClusterFailed after any other refusal, or after READY_S."""
     refusal: object = "no answer"
     turn = 0
     try:

@@ -35,7 +35,8 @@ class SkewedClock:
         return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(control)}
 
     def set(self, node_id: str, offset_ms: float, drift_ppm: float = 0.0) -> None:
-        """Set the node's wall clock `offset_ms` ahead. From now on it gains `drift_ppm`."""
+        """Set the node's wall clock `offset_ms` ahead. From now on it gains `drift_ppm` millionths of the time that
+        passes."""
         self.environment(node_id)
         sequence = self._sequence.get(node_id, 0)
         self._sequence[node_id] = sequence + 2

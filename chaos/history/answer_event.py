@@ -1,5 +1,5 @@
-"""Events for answers that only clients with questions get: to GET, the ledger, counts, redrives.
-chaos/check/message/answers.py compares them with the truth."""
+"""Events for answers that only some runs ask for: to GET, the ledger, counts, redrives. chaos/check/message/answers.py
+compares them with the truth."""
 
 from typing import Literal
 
@@ -69,9 +69,9 @@ class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """An answer about a message from a cluster that was made from the backup. It is the answer to a cancel (`prior`,
-    `attempts_made`), the ledger's account (the fields after them), or that the message is unknown. `again` counts the
-    hand-overs of the message that this cluster had made before it answered."""
+    """An answer about a message from a cluster that was made from the backup. `prior` is explained at `Cancelled`. The
+    answer is one to a cancel (`prior`, `attempts_made`), the ledger's account (the fields after them), or that the
+    message is unknown. `again` counts the hand-overs of the message that this cluster had made before it answered."""
 
     number: int
     message_id: str

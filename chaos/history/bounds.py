@@ -14,8 +14,8 @@ from chaos.history.history import History
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a run. Defaults are the promises. A test on a busy machine widens bounds of time, never of
-    messages."""
+    """The bounds of a run. The defaults are the promised bounds. A test on a busy machine widens bounds of time, never
+    of messages."""
 
     skew_ms: int = 1  # one machine, one clock, floored to milliseconds on both sides
     late_ms: int | None = None  # for first hand-overs outside fault windows. None: only reported

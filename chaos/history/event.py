@@ -179,7 +179,9 @@ class DeadLettered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a cancel: `cancelled` with `prior` and `attempts_made`, `refused` (409), or `unknown`."""
+    """The answer to a cancel: `cancelled`, `refused` (409), or `unknown`. If cancelled, `attempts_made` counts the
+    attempts on record. `prior` says if there were others: `none` and `known` say that there were not, `unknown` that
+    there may have been."""
 
     number: int
     message_id: str

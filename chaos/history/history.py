@@ -56,7 +56,8 @@ class History:
         return [event for event in self.events if type(event) is kind]
 
     def flipped(self, node_id: str) -> bool:
-        """True if a fault has flipped a bit of a file of this node. The node may not have read it since."""
+        """True if a fault has flipped a bit of a file of this node. It stays True even if the node has not read the bit
+        since."""
         return any(fault.kind == "flip" and fault.node == node_id for fault in self.of(Fault))
 
     def offered(self) -> dict[int, Offered]:

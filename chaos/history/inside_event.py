@@ -13,7 +13,8 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     - `due_ms` is the unit's due time by that node's records. `asked_due_ms` is what its client asked for.
     - `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth. It is the most within the last
       second, of the clocks that this node can hear. None: not told.
-    - `known_s`: how old the oldest fact is by which the node bounds its clock.
+    - `known_s`: a node bounds its clock by those of the others. This is the age in seconds of the oldest time that it
+      uses.
     - `leased_until_ms` is by the log, 0 if the log has no lease yet.
     """
 
@@ -40,8 +41,9 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The first node that applied an entry recorded its effect on a message. `what` is the new state of
-    storage.format.rows. `code` is the reason in the settle record, which names the hand-over (term, attempt)."""
+    """The effect of an entry on a message, as the first node that applied the entry recorded it. `what` is the new
+    state of storage.format.rows. `code` is the reason in the settle record, which names the hand-over (term,
+    attempt)."""
 
     message_id: str
     index: int
@@ -149,7 +151,8 @@ class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node begins a term as leader. `open_ids`: the messages that are due by its records and have not ended, without
-    a lease that runs. `given`: the leader before gave it the leadership. Otherwise it was elected."""
+    a lease that runs. `given`: the leader before transferred the leadership to it. Otherwise it stood for election by
+    itself."""
 
     node: str
     term: int

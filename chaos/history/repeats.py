@@ -23,9 +23,10 @@ Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
 class Repeat:
     """Two hand-overs of one message that follow each other by (term, attempt), and the cause of the later one.
 
-    `retried` is no duplicate, because the receiver had not taken the earlier one. `lease_end_ms` is the end of the
-    earlier one's lease. `failed`: the earlier one failed by its node's account, or may have, because its receiver
-    answered too late. The node may have stood still while the receiver answered.
+    A repeat with the cause `retried` is no duplicate, because the receiver had not taken the earlier hand-over.
+    `lease_end_ms` is the end of the earlier one's lease. `failed`: by its node's account the earlier one had failed
+    before the later one. Or it may have failed, because the receiver got the push after the attempt had timed out. A
+    node that stands still notices a timeout late.
     """
 
     before: HandedOver

@@ -108,12 +108,12 @@ class Truth:
         return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
 
     def handed_over_ms(self, name: tuple[int, int, int]) -> int | None:
-        """When a hand-over (number, term, attempt) was made, by its own data. None if it was not received, or its
-        node's account is gone."""
+        """When a hand-over, named by (number, term, attempt), was made: its `handed_over_ms`, by the leader's clock.
+        None if it was not received, or its node's account is gone."""
         return self._handed_over_ms.get(name) or None
 
     def redriven_between(self, from_ms: float, until_ms: float) -> list[int]:
-        """The messages that were redriven in this time: for each the term of the leader that proposed it. 0:
+        """One element for each redrive of a message in this time: the term of the leader that proposed it, 0 if
         unknown."""
         first, end = (bisect.bisect_left(self._redriven, (at_ms, 0)) for at_ms in (from_ms, until_ms))
         return [term for _, term in self._redriven[first:end]]
@@ -123,8 +123,8 @@ class Truth:
         return max((term for at_ms, term in self._changes if at_ms <= mono_ms), default=0)
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
-        """True if no leader died from shortly before a message was sent until its cancel was answered. Each led on, or
-        gave its leadership away with all of its work in the log.
+        """True if no leader died from shortly before a message was sent until its cancel was answered. Each leader of
+        that time led on, or transferred its leadership when all of its work was in the log.
 
         False if all clocks were set back. Then a message may always be in doubt if it is due before a time that the
         clocks had shown.
@@ -161,7 +161,7 @@ class Truth:
 
 
 def _changes(history: History) -> list[tuple[float, int]]:
-    """(when, term) of the begin of each leader that an observer saw."""
+    """(mono_ms, term) of the first sign of each term's leader, in the order of time."""
     first_ms: dict[int, float] = {}
     for event in history.events:
         if isinstance(event, Begun | Led | Promoted | Sure):

@@ -50,7 +50,7 @@ def _words(figure: Mapping[str, object]) -> str:
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """p50, p99, p99.9 and max, rounded to 0.1. Empty for no values."""
+    """p50, p99, p99.9 and max of these values, by name, rounded to 0.1. Empty for no values."""
     if not values:
         return {}
     p50, p99, p999 = np.percentile(np.asarray(values), (50, 99, 99.9))

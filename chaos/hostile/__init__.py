@@ -1,4 +1,4 @@
-"""Clients that try to stop others, and clients that behave beside them: the latter should notice nothing.
+"""Clients that attack a cluster, and bystanders beside them, which should notice nothing.
 
 In: three real nodes. Out: a verdict for each attack: term, `/livez`, lateness and memory beside the bounds.
 An attack is a function. The clients that behave, and their measurements, are the same for all.

@@ -62,7 +62,7 @@ def _names(count: int) -> bytes:
 
 
 async def many_names(setup: AttackSetup) -> None:
-    """B1: documents with unknown names, and batches in which every line is wrong."""
+    """B1: JSON documents with up to 75,000 unknown field names, and batches in which every line is wrong."""
     json_type = {"Content-Type": "application/json"}
     names = _names(setup.count(75_000))
     lines = [_names(50)] * 9_999
@@ -75,7 +75,7 @@ async def many_names(setup: AttackSetup) -> None:
 
 
 async def many_connections(setup: AttackSetup) -> None:
-    """B2: 3,000 idle connections to every node. After a second all are closed, and opened again."""
+    """B2: 3,000 idle connections to every node. They are closed after a second, and opened again."""
     held: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     try:
@@ -98,7 +98,8 @@ async def many_connections(setup: AttackSetup) -> None:
 
 
 async def many_polls(setup: AttackSetup) -> None:
-    """8,000 waiting consumers of one client, closed in one moment."""
+    """One client opens 8,000 connections, each with a pull that waits, and closes all of them at once. It does so again
+    and again."""
     body = b'{"wait":"30s"}'
     poll = _head(b"/v1/topics/polls/pull", b"application/json", len(body)) + body
     await setup.send("PUT", "/v1/topics/polls", data=b"{}", headers={"Content-Type": "application/json"})
@@ -106,7 +107,7 @@ async def many_polls(setup: AttackSetup) -> None:
 
 
 async def half_requests(setup: AttackSetup) -> None:
-    """9,500 connections to the leader. Each sends the head of a request, and one byte of its body of 50."""
+    """9,500 connections to the leader. Each sends the head of a request and the first of the 50 bytes of its body."""
     await _opened(setup, setup.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
@@ -188,8 +189,8 @@ async def large_questions(setup: AttackSetup) -> None:
 
 
 async def odd_framing(setup: AttackSetup) -> None:
-    """Eight connections, half with a body in chunks of a byte, half with a header without end. They are opened again
-    when they are closed."""
+    """Eight connections, half with a body in chunks of a byte, half with a header that never ends. They are opened
+    again when they are closed."""
     chunked = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     kinds = (chunked, b"1\r\n \r\n" * 10_000), (b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ", b"a" * 65_536)
 
@@ -215,7 +216,8 @@ async def bodies_under_way(setup: AttackSetup) -> None:
 
 
 async def many_topics(setup: AttackSetup) -> None:
-    """B5 and B6: 100,000 topics with one ready message each. Then lists of them and scrapes of /metrics."""
+    """B5 and B6: 100,000 topics with one ready message each. Then the topics are listed and /metrics is scraped, again
+    and again."""
     count = setup.count(100_000)
     for first in range(0, count, 5_000):
         numbers = range(first, min(count, first + 5_000))
@@ -252,7 +254,7 @@ async def one_message_changed_often(setup: AttackSetup) -> None:
 
 
 async def full_batches(setup: AttackSetup) -> None:
-    """B9: batches of valid lines that use every field, six at a time."""
+    """B9: batches of valid lines that use every field. Six requests are under way at a time."""
     line = json.dumps(
         {
             "topic": "b9",

@@ -1,4 +1,4 @@
-"""Clients that behave: a writer, a consumer, a receiver of webhooks, and checks of /livez and memory of every node.
+"""Bystanders: a writer, a consumer, a receiver of webhooks, and checks of /livez and memory of every node.
 
 Their observations are judged in three windows: before an attack, during it, and up to a minute after it.
 """
@@ -42,8 +42,8 @@ class Look(NamedTuple):
 
 
 class Bystanders:
-    """The clients of one cluster whose nodes may push to loopback. The URLs of their receiver have the names `hosts` in
-    turn. Use as `async with`. Call `stop` before reading `tally`."""
+    """The clients of one cluster whose nodes may push to loopback. Each URL of their webhook receiver has the next of
+    the names `hosts`, which all mean this machine. Use as `async with`. Call `stop` before reading `tally`."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
@@ -112,7 +112,7 @@ class Bystanders:
             await asyncio.sleep(due_s - loop.time())
 
     async def _pull(self) -> None:
-        """Pull again during the ack, so that no message waits for a consumer."""
+        """Pull again and again. Each ack runs beside the next pull, so that no message waits for the consumer."""
         pull = f"{self._leader}/v1/topics/{PULLED}/pull"
         wait = aiohttp.ClientTimeout(total=30)
         async with asyncio.TaskGroup() as acks:

@@ -1,4 +1,5 @@
-"""Attacks one after the other, beside a run of faults. They go on after any answer and any change of leader."""
+"""Attacks one after the other, beside a run of faults. An attack goes on whatever the nodes answer, and after any
+change of leader."""
 
 import asyncio
 import itertools

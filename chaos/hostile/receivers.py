@@ -54,8 +54,8 @@ KINDS: Final[dict[str, Misbehave]] = {
 
 
 class Receivers:
-    """One receiver of each kind on loopback. `urls` has them by kind, and `closed`, a closed port. Use as `async
-    with`."""
+    """One receiver of each kind on loopback. `urls` has their URLs by kind. The kind `closed` is a port on which no
+    process listens. Use as `async with`."""
 
     def __init__(self) -> None:
         self.urls: dict[str, str] = {"closed": f"http://{LOOPBACK}:9/"}

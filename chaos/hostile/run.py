@@ -1,4 +1,4 @@
-"""Runs each attack beside clients that behave, each against three real nodes of its own."""
+"""Runs each attack beside bystanders, each attack against three real nodes of its own."""
 
 import asyncio
 import time

@@ -42,5 +42,5 @@ class SilentNames(ClusterNetwork):
         return super().place(ids, directory)
 
     def prefix(self, node_id: str) -> tuple[str, ...]:
-        """A shell that mounts the files and becomes the node."""
+        """Return the command of a shell that mounts the two files, and then runs the node in its own place."""
         return "unshare", "--mount", "sh", "-c", _MOUNT, str(self._resolv), str(self._hosts)

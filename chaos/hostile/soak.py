@@ -135,9 +135,10 @@ class Soak:
 
 
 def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> dict[str, str]:
-    """Return the nodes that grew, each with a text that says by how much. `curves` are MB by minute, judged from the
-    minute `settled` on. A leader uses more than a follower. So the last minutes are compared with the first ones of the
-    node's present role. If the role has lasted for too few minutes, the text says that the growth is not known."""
+    """Return the nodes that grew, each with a text that says by how much. `curves` are each node's MB by minute, judged
+    from the minute `settled` on. `led` has the leader by minute. A leader uses more than a follower. So the last
+    minutes are compared with the first ones of the node's present role. If the role has lasted for too few minutes, the
+    text says that the growth is not known."""
     found, leader = {}, list[str]()
     for minute in range(max(map(len, curves.values()), default=0)):
         leader.append(led.get(minute, leader[-1] if leader else ""))

@@ -1,4 +1,4 @@
-"""The messages that a writer wrote, and those that arrived."""
+"""Counts the messages that a writer scheduled, and those that arrived."""
 
 import asyncio
 

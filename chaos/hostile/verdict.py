@@ -1,4 +1,4 @@
-"""Judges if clients that behave noticed an attack."""
+"""Judges if the bystanders noticed an attack."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
-"""Runs plans of faults on real processes: the simulator's faults, done to a machine.
+"""Runs plans of faults on real processes: faults as in the simulator, put on real nodes and their machine.
 
 In: a plan or a seed. Out: a directory with plan, verdicts, timeline and evidence.
-run.py is one run. faults puts the faults on, network is between the nodes.
+run.py is one run. The room faults puts the faults on, the room network carries the nodes' connections.
 """

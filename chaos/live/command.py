@@ -1,4 +1,4 @@
-"""`hourwheel chaos run`, without its options: checks what the machine has, runs the plan, writes the report."""
+"""`hourwheel chaos run`, without its options: checks what the machine permits, runs the plan, writes the report."""
 
 from __future__ import annotations
 

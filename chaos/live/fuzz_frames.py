@@ -2,8 +2,8 @@
 
 Three nodes run. A fourth member is down, so one name is free. The stranger knows all node ids and uses any name. The
 insider knows the cluster id as well and uses the names of connected nodes. These must hold: no node ends, no term
-moves, a node writes at most a line a second, and its memory stays. What an insider can do in the name of the member
-that is down is not judged here (docs/guarantees.md).
+moves, each of three parts of a node logs at most a line a second. No node's memory grows by more than MEMORY_KB_MAX.
+What an insider can do in the name of the member that is down is not judged here (docs/guarantees.md).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MEMORY_KB_MAX: Final = 24 * 1024
 async def _converse(
     chance: random.Random, node: LocalNode, names: list[str], known: bytes | None, stores: dict[str, bytes]
 ) -> None:
-    """Make one connection. Send a hello, or a greeting for calls. Send frames at once or after the answer. Then read
-    until the connection is closed."""
+    """Make one connection. Send a hello, or a greeting for calls. Send frames behind it, at once or after the first
+    byte of the node's answer. Then read until the connection is closed."""
     speaks_as = chance.choice(names)
     if chance.random() < CALLS_SHARE:
         greeting = draw_calls.greeting(chance, speaks_as, node.node_id, known)
@@ -67,7 +67,7 @@ async def _converse(
 
 
 class Fuzz:
-    """One run against a cluster that leads. `broken` lists the violations."""
+    """One run against a cluster that has a leader. `broken` lists the violations."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.broken: list[str] = []

@@ -19,7 +19,7 @@ class NodeDisks:
     """
 
     def __init__(self, directory: Path, ids: Sequence[str], lacking: str = "") -> None:
-        """`lacking`: the reason why there can be none, if known."""
+        """`lacking`: the reason why this machine can have no such disks, "" if none is known yet."""
         self._directory, self._ids = directory, list(ids)
         self.lacking = lacking or missing()
         self.loops: dict[str, LoopDisk] = {}
@@ -61,8 +61,8 @@ class NodeDisks:
 
 
 def copy_out(loop: LoopDisk, target: Path) -> None:
-    """Copy the data out. A run that failed may have left the disk without power. Then power is restored, so that the
-    data can be read."""
+    """Copy the node's data from its disk to `target`. A run that failed may have left the disk without power. Then give
+    it power first, so that the data can be read."""
     source = loop.mounted_at / "data"
     try:
         shutil.copytree(source, target)

@@ -70,7 +70,8 @@ class Result:
 
 
 def otherwise(plan: FaultPlan, result: Result) -> list[str]:
-    """The differences from the plan, as lines. Where faults come one after the other, all of the plan has to come."""
+    """The differences from the plan, as lines: faults that did not come, that were passed over or not run, and faults
+    that were not judged. Where faults come one after the other, such a difference fails the run."""
     came = sum(result.fired.values())
     lines = [f"{came} of {len(plan.faults)} faults came"] if came < len(plan.faults) else []
     lines += [f"passed over: {reason}" for reason in result.reasons]

@@ -64,7 +64,7 @@ LOAD = Plan(
 
 @dataclass(frozen=True)
 class Setup:
-    """How a run is made and judged, apart from its plan and its load."""
+    """The settings with which a run is made and judged, apart from its plan and its load."""
 
     settings: Mapping[str, Mapping[str, object]] = field(
         default_factory=lambda: {"storage": {"checkpoint_s": CHECKPOINT_S}}

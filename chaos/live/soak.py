@@ -17,7 +17,8 @@ _TELLING: Final = ("VIOLATIONS:", "violations:", "hourwheel:", "BROKEN:")
 
 
 class Verdict(NamedTuple):
-    """The verdict of one seed. Exit status 0 is green. `said` are the lines that tell why, or how much was shown."""
+    """The verdict of one seed. `status` is the exit status of its run, 0 if it is green. `said` are the lines of its
+    output that tell why it is red, or how much was shown."""
 
     seed: int
     status: int

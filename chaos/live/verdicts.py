@@ -109,7 +109,8 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
 
 
 def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
-    """True if this begin or end of a power fault may have taken the start of a push from the log of its node."""
+    """True if a power fault may have taken the start of this push from its node's log. `cut` is the moment (wall_ms) of
+    that fault's begin or end, with True for a begin. `led` tells when the leader of the push's term was first seen."""
     at_ms, begin = cut
     kept_ms = at_ms - event.wall_ms
     if kept_ms < 0:
@@ -118,14 +119,16 @@ def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
 
 
 def _seen_begun(event: Event) -> Event:
-    """If the leader's clock puts the begin of a hand-over after its receipt, set `begun_wall_ms` to the receipt."""
+    """If the leader's clock puts the begin of a hand-over after its receipt, set `begun_wall_ms` to the time of the
+    receipt."""
     if not isinstance(event, HandedOver) or event.handed_over_ms <= event.wall_ms:
         return event
     return msgspec.structs.replace(event, begun_wall_ms=event.wall_ms)
 
 
 def calm_transfers(history: History) -> History:
-    """The history without transfers and stops that have another fault near them."""
+    """The history without the transfers and stops that have a fault of another kind near them: it was on then, or
+    within AROUND_TRANSFER_MS."""
     others: list[tuple[str, float, float]] = []
     begun: dict[tuple[str, str], list[float]] = {}
     for event in history.of(Fault):
@@ -149,5 +152,5 @@ def calm_transfers(history: History) -> History:
 
 
 def broken(verdicts: Sequence[Verdict]) -> list[str]:
-    """The violations, as lines."""
+    """The violations of these verdicts, as lines."""
     return [verdict.describe() for verdict in verdicts if not verdict.holds]

@@ -42,7 +42,7 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def now_s(self) -> float:
-        """The monotonic time."""
+        """The monotonic time in seconds."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
@@ -76,8 +76,8 @@ def _cancelled(payload: bytes) -> CancelResult:
 
 
 class HttpClient:
-    """A client of one node over HTTP; implements `chaos.client.client.Client`. `http` has to come from `session`, which
-    counts the tries of a request."""
+    """A client of one node over HTTP; implements `chaos.client.client.Client`. `http` has to be made by `session`
+    (below), so that the tries of each request are counted."""
 
     def __init__(self, node: LocalNode, http: aiohttp.ClientSession) -> None:
         self.node = node.node_id

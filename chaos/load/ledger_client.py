@@ -1,6 +1,6 @@
 """Asks a running cluster by GET /v1/ledger for the account of its own messages, as any client would.
 
-While it has no leader the client asks again, and asks the next node.
+While the cluster has no leader, the client asks one node after the other again.
 """
 
 import json
@@ -44,8 +44,8 @@ class LedgerClient:
         return await self._get("/v1/ledger/summary", {})
 
     async def settled(self) -> dict[str, Any]:
-        """Wait until no message is open and every node has answered. Return that summary. Raises ClusterFailed after
-        _SETTLED_S."""
+        """Ask for the summary until it has no open message, and no node was unreachable. Return that summary. Raises
+        ClusterFailed after _SETTLED_S."""
         found: list[dict[str, Any]] = []
 
         async def done() -> bool:

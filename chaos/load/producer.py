@@ -1,5 +1,5 @@
-"""Open-loop producers: messages leave at their moment, whatever became of earlier ones. So a stalled cluster shows as
-unknown and late messages, not as a slower workload."""
+"""Open-loop producers: each message is sent at its planned time, even if earlier ones have no answer yet. So a stalled
+cluster shows as unknown and late messages, not as a slower workload."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ class Producer:
         self._stopped = True
 
     async def run(self) -> None:
-        """Send every message at its moment, until all are sent or `stop` is called. Return when the outcome of each is
-        final."""
+        """Send every message at its planned time, until all are sent or `stop` is called. Return when the outcome of
+        each is final."""
         plan, loop = self._plan, asyncio.get_running_loop()
         start, count = loop.time(), plan.count
         strict = (plan.topic, plan.push_topic) if plan.strict else ()

@@ -2,7 +2,7 @@
 
 The receiver's log decides what was delivered. Every request becomes a `HandedOver` when it is read, before it is
 answered. Only the leader knows when it began a push. Its delivery log has that, written before the first byte left, and
-is read after the run. A webhook without a start in any node's log breaks a promise of its own.
+is read after the run. A webhook without a start in any node's log breaks promise P.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -39,8 +39,8 @@ LOOKED: Final = 4
 
 
 class Outstanding:
-    """The numbers of messages that were answered 201 and are not yet handed over or cancelled. `acknowledged_count` and
-    `over_count` are for displays."""
+    """Keeps the numbers (names) of the messages that were answered 201 and are not yet handed over or cancelled.
+    `acknowledged_count` and `over_count` count messages, for displays."""
 
     def __init__(self, history: History) -> None:
         self.acknowledged_count = 0
@@ -102,7 +102,8 @@ class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
     Changes and offers go only to nodes for which `is_member` returns True. The caller enters and leaves `webhooks`, the
-    receiver at `host`. It should stay after `run`: pushes that a killed leader had on the wire come again then.
+    receiver at `host`. It should stay open after `run`, because pushes that a killed leader had on the wire come again
+    later.
     """
 
     def __init__(
@@ -137,8 +138,8 @@ class Workload:
 
     @contextlib.asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
-        """Run consumers and the changer inside this block. Calls at work at its end are given up, and their outcome is
-        not recorded."""
+        """Run consumers and the changer inside this block. Calls that are under way at the end of the block are given
+        up, and their outcome is not recorded."""
         plan = self.plan
         async with (
             session(plan.request_s) as http,

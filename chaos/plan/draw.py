@@ -1,9 +1,9 @@
 """Plans drawn by seed: every kind of fault comes, and each seed prefers a few of them.
 
-If all kinds were equally likely, all runs would look the same. A few kinds at a time, often, meet each other in ways
-that a mixture hides. So a seed prefers some kinds, and most of its faults are of these. One of them follows from the
-seed's number, so as many seeds in a row as there are kinds have them all. Some faults come as a storm: harmless apart,
-but close together (a leader is paused, and cut off before it wakes).
+If all kinds were equally likely, all runs would look the same. If few kinds come often, they meet each other in ways
+that are rare in a mixture. So a seed prefers OWN_KINDS kinds, and most of its faults are of these. One of them follows
+from the seed's number. So every kind is preferred by one of as many seeds in a row as there are kinds. Some faults come
+as a storm: harmless apart, but close together (a leader is paused, and cut off before it wakes).
 """
 
 from __future__ import annotations
@@ -104,21 +104,22 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
 
 
 def drawn_kinds() -> list[str]:
-    """The kinds that seeds prefer."""
+    """The kinds of which a seed may draw faults. The others come only in storms."""
     return [kind for kind in kinds_of("simulator") if KINDS[kind].drawn]
 
 
 def _pass_hours(chance: random.Random, seconds: float) -> Fault:
-    """Draw a jump of all clocks past all or some of a crowd's hours, until the load ends. So these hours are over, each
-    with a message that is due."""
+    """Draw a jump of all clocks past all or some of a crowd's hours, until the load ends. By the new time these hours
+    are over, and each has a message that is due."""
     at_s = round(chance.uniform(*CROWD_PASSES_S), 3)
     hours = CROWD_FIRST_HOUR + CROWD_HOURS * chance.choice([1.0, 1.0, chance.random()])
     return Fault(at_s, "jump", "*", round(seconds - at_s, 3), (("by", round(3600 * hours, 3)),))
 
 
 def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
-    """Draw the changes of the first `older` nodes to this build, in any order. In half of the plans one of them goes
-    back to the build before, and changes again. It is refused if the level of the cluster has risen by then."""
+    """Draw the changes of the first `older` nodes to this build, in any order. In half of the plans one of these nodes
+    goes back to the build before, and changes again. If the level of the cluster has risen by then, the build before is
+    refused."""
     order = [f"n{number}" for number in range(1, older + 1)]
     chance.shuffle(order)
     steps = [(node, "newer") for node in order]
@@ -174,7 +175,8 @@ def _groups(chance: random.Random, nodes: int) -> str:
 
 
 def _seconds(low: float, high: float) -> Callable[[random.Random], float]:
-    """Durations from low to high, short ones as often as long ones."""
+    """Return a function that draws a duration between `low` and `high` seconds. Its logarithm is uniform, so short ones
+    are as likely as long ones."""
     return lambda chance: float(low * (high / low) ** chance.random())
 
 

@@ -1,5 +1,5 @@
-"""Plans that test answers: clocks apart from the start, backups, and storms after which answers were untrue in earlier
-builds.
+"""Additions to plans that test answers: clocks that differ from the start, backups, and storms after which answers were
+untrue in earlier builds.
 
 These are added to a plan that a seed draws without them. So a seed that is known for a fault keeps its plan.
 """
@@ -43,8 +43,9 @@ STORMS: Final = (
 
 
 def with_asks(plan: FaultPlan) -> FaultPlan:
-    """This plan with clocks apart, with some of STORMS, and perhaps with a backup. A plan with older builds comes back
-    unchanged, because they answer as they did. So does a plan with a crowd, which has a cost of its own."""
+    """This plan with clocks that differ (`skew`), with some of STORMS, and perhaps with a backup. A plan with older
+    builds is returned unchanged, because these builds still give the untrue answers. So is a plan with a crowd, because
+    a crowd alone makes a run slow."""
     if plan.older or plan.crowd:
         return plan
     chance = random.Random(f"asks {plan.seed}")

@@ -1,4 +1,5 @@
-"""Calls between nodes as an attacker draws them: greetings that fit or do not, frames cut, repeated, out of order.
+"""Draws calls between nodes as an attacker sends them: greetings that are valid or not, and frames that are cut,
+repeated, or out of order.
 
 No drawn call changes anything. A change would prove nothing: an attacker with the cluster id can make any call, as any
 client can over HTTP.

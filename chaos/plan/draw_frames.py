@@ -1,4 +1,5 @@
-"""Frames as an attacker draws them: every kind, each field at its edges, cut, repeated, of the wrong type."""
+"""Draws frames as an attacker sends them: every kind of frame, fields with values at the edges of their ranges or of
+the wrong type. Some frames are cut or repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def _value(chance: random.Random, field: str, kind: type) -> Any:
 
 
 def frame(chance: random.Random) -> bytes:
-    """One frame after the hello. A few are damaged."""
+    """One frame as it may follow the hello. A few are damaged."""
     kind, number, fields = chance.choice(KINDS)
     meta: list[Any] = [number, *(_value(chance, field, of) for field, of in fields)]
     blobs: list[bytes] = []

@@ -29,7 +29,8 @@ Seconds = Callable[[random.Random], float]
 
 
 def _between(low: float, high: float) -> Seconds:
-    """Durations from low to high, short ones as often as long ones."""
+    """Return a function that draws a duration between `low` and `high` seconds. Its logarithm is uniform, so short ones
+    are as likely as long ones."""
     return lambda chance: float(low * (high / low) ** chance.random())
 
 
@@ -134,7 +135,8 @@ def _link(chance: random.Random) -> str:
 
 
 def _groups(chance: random.Random, names: list[str]) -> str:
-    """Half the time the leader alone. Else a minority, or each node alone."""
+    """The target of a partition. In half of the cases it parts the leader from all others, in a tenth each node from
+    each other. In the rest it parts a drawn group, half of the nodes or fewer, from the others."""
     drawn = chance.random()
     if drawn < 0.5:
         return "leader|*"

@@ -70,7 +70,8 @@ class PlanRefused(ValueError):
 @dataclass(frozen=True)
 class Kind:
     """A kind of fault. `shape` says what its target names, and `sentence` what it does. `numbers` and `words` are its
-    arguments: numbers within bounds, or one of several words. `parties` can carry it out."""
+    arguments: numbers within bounds, or one of several words. `parties` lists the parties (simulator, live) that can
+    carry it out."""
 
     shape: Shape
     sentence: str
@@ -189,8 +190,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kinds_of(party: Party) -> tuple[str, ...]:
-    """The kinds that this party carries out, in the order of KINDS. Draws by seed depend on that order. So add a kind
-    of the simulator behind the simulator's last one."""
+    """The kinds that this party carries out, in the order of KINDS. Draws by seed depend on that order. So a new kind
+    of the simulator must stand behind the last one that the simulator has."""
     return tuple(name for name, kind in KINDS.items() if party in kind.parties)
 
 
@@ -209,9 +210,9 @@ _TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
 @dataclass(frozen=True)
 class Fault:
     """One line of a plan. Times are in seconds with at most three decimals. `arguments` are in the order of their
-    names. `at_s` counts from the begin of the load, and `for_s` is the length of the fault. With `begins`, `at_s` is
-    how long the service has to be calm first. With `ends`, `for_s` is how long it has to be calm before the fault
-    ends."""
+    names. `at_s` counts from the begin of the load, and `for_s` is the length of the fault. If `begins` is set (`+` or
+    `&`), `at_s` is how long the service has to be calm before the fault begins. If `ends` is set (`+`), `for_s` is how
+    long it has to be calm before the fault ends."""
 
     at_s: float
     kind: str

@@ -1,4 +1,5 @@
-"""The load of a run and the behaviour of its clients: one frozen structure. A run is repeated from it and its seed."""
+"""The load of a run on real processes and the behaviour of its clients: one frozen structure. The structure and its
+seed are all that is needed to repeat the load."""
 
 from dataclasses import dataclass
 

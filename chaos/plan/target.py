@@ -40,11 +40,11 @@ class FaultTarget:
         return [target] if target in ids else []
 
     def named(self, target: str) -> str:
-        """The target with ids in place of `leader`, `follower`, `followers` and `last`."""
+        """This target with node ids in place of `leader`, `follower`, `followers` and `last`."""
         return re.sub(r"leader|followers?|last", lambda role: ",".join(self.nodes(role[0])), target)
 
     def links(self, target: str) -> list[Link]:
-        """The directed links of `a>b` or `a-b`, sorted."""
+        """The directed links that a link target names (`a>b` one way, `a-b` both ways), sorted."""
         return sorted(set(self._links(target)))
 
     def _links(self, target: str) -> Iterator[Link]:
@@ -58,7 +58,8 @@ class FaultTarget:
                         yield other, one
 
     def apart(self, target: str) -> list[Link]:
-        """The directed links between the groups of `n1|n2,n3`. A node is in the first group that names it."""
+        """The directed links between nodes of different groups in a partition's target, such as `n1|n2,n3`. A node is
+        in the first group that names it."""
         groups: list[list[str]] = []
         for part in target.split("|"):
             found = {name for target in part.split(",") for name in self.nodes(target)}

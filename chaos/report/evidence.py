@@ -103,16 +103,17 @@ def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str
 
 
 def _failed_unheard(repeat: Repeat, row: Mapping[str, Any]) -> bool:
-    """True if a repeat may be a retry for the checkers and a duplicate in the ledger. The checkers call every repeat of
-    a timed-out push a retry. For the ledger it is one only if the leader lived to record the failure."""
+    """True if the checkers may call a repeat a retry and the ledger a duplicate. The checkers call it a retry if the
+    receiver had not taken the push, or answered too late. The ledger does so only if the leader lived to record that
+    failure."""
     before = repeat.before
     timed_out = before.pushed and repeat.after.handed_over_ms >= before.gives_up_ms
     return not before.taken or (timed_out and row["cause"] == "unknown_outcome")
 
 
 def _differs(name: Name, repeat: Repeat, row: Mapping[str, Any] | None, seen: set[Name]) -> Iterator[str]:
-    """The differences between the ledger and a repeat that clients saw. The ledger may count from an unseen hand-over
-    between the two: that is no difference."""
+    """The differences between the ledger and a repeat that clients saw. If the ledger says that the message repeats a
+    hand-over which no client saw, that is no difference."""
     if row is None:
         yield f"{_said(name)}: {repeat.cause} by the checkers, no duplicate by the ledger"
     elif _before(row) in seen:

@@ -281,7 +281,7 @@ def _nodes(history: History, seen_terms: Sequence[SeenTerm]) -> tuple[str, ...]:
 
 
 def hits(target: str, node: str) -> bool:
-    """True if a fault with this target hits this node: the target is its name, or a link or group with its name."""
+    """True if a fault with this target hits this node: the node's id or `*` stands in the target."""
     names = target.replace(">", " ").replace("-", " ").replace("|", " ").replace(",", " ").split()
     return node in names or "*" in names
 

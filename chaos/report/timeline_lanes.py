@@ -43,7 +43,7 @@ class _Bar:
 
     @property
     def taken_in(self) -> tuple[float, float]:
-        """The range, bar and name together, in which no other bar of the row may be."""
+        """The range (from, to) of bar and name together, in which no other bar of the row may be."""
         name_in = len(self.name) * _LETTER_IN + 0.1
         return (self.begin_in - name_in, self.end_in) if self.name_left else (self.begin_in, self.end_in + name_in)
 
@@ -57,7 +57,8 @@ class Lane:
 
     @property
     def height_in(self) -> float:
-        """The height of the strip that shows leadership, of the rows, and of the air below."""
+        """The height of the whole lane: of the strip that shows leadership, of the rows, and of the empty space
+        below."""
         return self.head_in + _AIR_IN + _ROW_IN * len(self.rows)
 
     @property

@@ -155,7 +155,8 @@ def _draw_duplicates(axes: Axes, timeline: Timeline, bins: Bins) -> None:
 
 
 def _told(timeline: Timeline) -> list[TermChange]:
-    """The term changes beside which there is space for their figures, those with the most duplicates first."""
+    """The term changes whose figures are written into the picture: those with the most failover duplicates that are not
+    too close to each other."""
     told: list[TermChange] = []
     for change in sorted(timeline.changes, key=lambda each: each.failover, reverse=True):
         if change.failover and all(abs(other.at_s - change.at_s) > timeline.length_s * 0.055 for other in told):

@@ -1,8 +1,9 @@
 """`make chaos-scenarios`: one kind of fault at a time, 20 of each. `python -m chaos.scenario SCENARIO` runs one of
 them.
 
-Each prints its verdicts with their figures, and for how many trials they stand. n trials without a failure say only
-"less than 3/n". Each leaves its history and its timeline. Exit status 1 if any promise is broken.
+Each scenario prints its verdicts with their figures, and how many faults they rest on. If none of n faults broke a
+promise, that proves only, at 95 %, that less than 3/n of them do. Each scenario leaves its history and its timeline.
+Exit status 1 if any promise is broken.
 """
 
 import argparse
@@ -99,7 +100,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
 
 
 async def run(name: str, scenario: Scenario, directory: Path) -> bool:
-    """Run one scenario and print the result. True if all promises held."""
+    """Run one scenario and print the result. True if all promises held and every fault of the plan came."""
     plan, load = scenario.plan, scenario.load
     print(f"{name}: {scenario.times} faults at {load.rate:g} messages/s ...", flush=True)
     directory.mkdir(parents=True)

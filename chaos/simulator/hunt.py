@@ -33,8 +33,8 @@ class FoundMistake:
 
 
 def hunt(name: str, first: int = 1) -> FoundMistake:
-    """Plant the mistake of this name, and run seeds from `first` on. Stop at the first seed that breaks a promise which
-    it keeps without the mistake."""
+    """Plant the mistake of this name, and run seeds from `first` on. Stop at the first seed whose run breaks a promise,
+    if the same run without the mistake keeps that promise."""
     for seed in range(first, SEEDS_MAX + 1):
         with planted(name):
             run = run_plan(with_asks(draw_plan(seed, SECONDS)))

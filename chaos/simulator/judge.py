@@ -73,5 +73,6 @@ def changes_of_leader(history: History) -> int:
 
 
 def counts(history: History) -> bool:
-    """True if enough happened for the verdicts to mean something."""
+    """True if the run had at least HAND_OVERS_MIN hand-overs and CHANGES_MIN changes of leader, so that its verdicts
+    mean something."""
     return len(history.of(Begun)) >= HAND_OVERS_MIN and changes_of_leader(history) >= CHANGES_MIN

@@ -1,9 +1,10 @@
 """Restores a cluster from a backup of a run, and asks it about messages with which the old cluster went on.
 
 In the middle of the load a client asks for a backup. At the end of the run another world begins at that moment of true
-time. One node starts on the restored backup, the others start empty. Receivers and consumers get messages again.
-Messages of the backup are asked about and cancelled. In half of the runs the leader loses power meanwhile. The history
-of the run gets the answers. chaos/check/message/restored.py compares them with the deliveries of both clusters.
+time. One node starts on the restored backup, the others start empty. Its receivers and consumers get messages, some of
+them for the second time. Messages of the backup are asked about and cancelled. In half of the runs the leader loses
+power meanwhile. The history of the run gets the answers. chaos/check/message/restored.py compares them with the
+deliveries of both clusters.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 class Restorer:
-    """Makes the backup of a run whose plan has one, and runs the restored cluster afterwards."""
+    """Makes the backup of a run whose plan asks for one, and runs the restored cluster at the end of the run."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, config: Settings) -> None:
         self._world, self._history, self._plan, self._config = world, history, plan, config
@@ -90,9 +91,9 @@ class Restorer:
             return Restored(restored, self._history, world.now_s * 1000, self._caller.chance.random() < 0.5).run()
 
     def _restore(self, restored: World, node_id: str, backup: Path) -> bool:
-        """Restore the backup to this node's directory as the command does, with drawn ids. False if the command refuses
-        it, because a fault had flipped a bit on the disk of the backup's node. That node had not read the bit since
-        (seed 42722)."""
+        """Restore the backup to this node's directory as the command does, with a cluster id and a store id that are
+        drawn. False if the command refuses the backup, because a fault had flipped a bit on the disk of the backup's
+        node. That node had not read the bit since (seed 42722)."""
         drawn = self._caller.chance
         cluster_id, disk = drawn.randbytes(16), Disk()
         options = RestoreOptions(
@@ -109,8 +110,8 @@ class Restorer:
 
 
 class Restored:
-    """The restored cluster and its clients. `begins_ms` is the run's time at which this world begins. `cut`: its leader
-    loses power."""
+    """The restored cluster and its clients. `begins_ms` is the run's time at which this world begins. `cut`: cut its
+    leader's power in the middle."""
 
     def __init__(self, world: World, history: History, begins_ms: float, cut: bool) -> None:
         self._world, self._history, self._begins_ms, self._cut = world, history, begins_ms, cut
@@ -220,8 +221,8 @@ class Restored:
         return outcome
 
     def _unknown(self, message: Answered, outcome: Outcome[Any]) -> None:
-        """Record that the cluster does not know a message, unless the message may have ended here: ended messages may
-        be forgotten."""
+        """Record that this cluster does not know a message. Do not record it if the message may have ended in this
+        cluster, because ended messages may be forgotten."""
         ended = message.message_id in self._cancelled or self._again[message.message_id]
         if outcome.code == "unknown-message" and not ended:
             self._record(message, "unknown-message")

@@ -101,7 +101,8 @@ def crowd_of(plan: FaultPlan) -> CrowdShape:
 
 @dataclass
 class Run:
-    """The result of a run. `wrong` are violations that no checker reports: the run did not come to its end."""
+    """The result of a run. `wrong` are violations that no checker reports, such as a step of the run that did not come
+    to its end."""
 
     plan: FaultPlan
     verdicts: list[Verdict]
@@ -128,7 +129,7 @@ class Run:
 
 
 class Running:
-    """The parts of one run: its world, history, faults, clients and observers. `run` carries it out."""
+    """The parts of one run: its world, history, faults, clients and observers. `run` carries the run out."""
 
     def __init__(self, plan: FaultPlan, world: World, shape: Shape, crowd: CrowdShape | None = None) -> None:
         self.plan, self.world = plan, world
@@ -166,7 +167,7 @@ class Running:
             self.history.record(held)
 
     def _see(self, event: Event) -> None:
-        """Keep account of the acknowledged messages that have not ended yet."""
+        """Keep the set of the acknowledged messages that have not ended yet, by this event of the history."""
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             if event.number not in self._over:
                 self._left.add(event.number)
@@ -268,8 +269,9 @@ class Running:
         return not self._left and not self.changer.in_flight and not any(each.acks for each in self._consumers)
 
     def _unsettled(self) -> list[str]:
-        """Report the messages that should have ended and did not. A leader with a wrong clock may have leased a
-        message, or given it a due time, until a moment that is still to come. Such a message is left out."""
+        """Return a line about the messages that should have ended and did not, none if all have. A leader with a wrong
+        clock may have leased a message, or given it a due time, until a moment that is still to come. Such a message is
+        left out."""
         _, now_ms = self._now()
         acknowledged = self.history.acknowledged()
         for number in sorted(self._left):
@@ -282,7 +284,7 @@ class Running:
         return [f"{len(self._left)} messages still outstanding {DRAIN_S:g} s after all was healed: {some}"]
 
     def _who_knows(self, home: U64) -> list[Node]:
-        """The nodes that have this message. There is at least one: otherwise the message is lost."""
+        """The nodes that have this message. Fails if there is none, because then the message is lost."""
         found = [node for node in self.world.nodes().values() if node.group.store.states(home).state[0] != UNKNOWN]
         assert found, f"no node knows {home}"
         return found
@@ -311,9 +313,9 @@ class Running:
 
 
 def at_one_index(nodes: Iterable[Node]) -> bool:
-    """True if these nodes have applied all of one log. The indexes of the Raft log count, not those of the state
-    machine, which gets no no-ops. The newest entry may be a no-op: the leader proposes one for a member that has just
-    caught up."""
+    """True if these nodes have applied all entries of the log, and their logs end at one index. The indexes of the Raft
+    log count, not those of the state machine, which gets no no-ops. The newest entry may be a no-op: the leader
+    proposes one for a member that has just caught up."""
     return len({index for node in nodes for index in (node.group.raft.applied_index, node.group.raft.last_index)}) == 1
 
 
@@ -326,7 +328,7 @@ def _next_ms(store: Store, home: U64) -> int:
 
 
 def _told(error: BaseException) -> str:
-    """The error, where it was raised, and its notes."""
+    """A line about an error: its type and text, the place where it was raised, and its notes."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return " ".join([f"{type(error).__name__}: {error}{place}", *getattr(error, "__notes__", ())])

@@ -1,5 +1,5 @@
-"""Runs the plans of many seeds in several processes. Counts the faults, reports violations, and shows how to repeat
-them."""
+"""Runs the plans of many seeds in several processes. Counts the faults, reports violations, and shows the command that
+repeats a failing run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def _some(seeds: Sequence[int]) -> str:
 
 
 def plans_of(seeds: Iterable[int], seconds: float, nodes: int | None) -> Iterator[FaultPlan]:
-    """The plan of each seed, as the command line draws it: with clocks apart, and more storms."""
+    """The plan of each seed, as the command line draws it: with the additions of `with_asks`
+    (chaos/plan/draw_answers.py)."""
     return (with_asks(draw_plan(seed, seconds, nodes)) for seed in seeds)
 
 

@@ -2,8 +2,8 @@
 
     all old -> n1 new -> (n1 old again, n1 new) -> n1 n2 new -> all new, level 1 -> (n2 old again, n2 new) -> level 2
 
-In every mix each node leads in turn, old ones too. A follower and then the leader itself are killed. Requests that need
-the new level are refused until then, with the name of a node that lags.
+In every mix each node leads in turn, old ones too. A follower and then the leader itself are killed. Until all nodes
+are new, requests for the new level are refused, with the name of a node that does not read it.
 
 Before the level rises each build opens and verifies the other's files. Afterwards the older one is refused by name: by
 its own reader of the directory, at the handshake, and where it asks to join. The history is judged as any other:
@@ -49,8 +49,8 @@ _NOT_COMPARED = "lock.mdb"  # LMDB's table of readers; every opening writes it
 
 class Upgrade:
     """The steps of one upgrade, a Story for `LiveRun.run`. `older` is the directory of the older build. Each node leads
-    for `calm` hand-overs. `say` gets lines of progress. If not `thorough`, one leader of the older build is killed,
-    beside the upgraded nodes, and steps that exist in two ways are done once."""
+    for `calm` hand-overs. `say` gets lines of progress. If not `thorough`, the mixes kill no node but one leader of the
+    older build, while upgraded nodes run beside it. Steps that exist in two ways are then done in one."""
 
     def __init__(self, older: Path, calm: int, say: Callable[[str], None], *, thorough: bool = True) -> None:
         self.older, self.calm, self._say, self._thorough = older, calm, say, thorough
@@ -98,8 +98,8 @@ class Upgrade:
         return found[0]
 
     async def switch(self, node_id: str, build: str, how: Literal["kill", "stop"], *, keep: bool = False) -> None:
-        """End the node, let the other build verify its files, and start that build there. With `keep` make a copy of
-        the files in between."""
+        """End the node, let the other build verify its files, and start that build there. With `keep`, copy its
+        directory to `before` while the node is down."""
         async with self.down(node_id, how):
             path = self._cluster.nodes[node_id].data_path
             if keep:
@@ -135,7 +135,8 @@ class Upgrade:
     # -- mixes
 
     async def mix(self, name: str) -> None:
-        """Let each node lead in turn. Kill a follower meanwhile, and the leader at the end."""
+        """Let each node lead in turn, while the cluster has this mix of builds. Kill a follower meanwhile, and the
+        leader at the end of its turn."""
         nodes = list(self._cluster.nodes)
         for node_id in nodes:
             await self.lead(node_id)
@@ -173,7 +174,7 @@ class Upgrade:
 
     async def ask(self) -> None:
         """Ask every node for the new level. An older build does not know the request. This build refuses it with the
-        name of a node that lags, until all are new. Where the level is reached it agrees."""
+        name of a node that lags, until all are new. Once the level is reached, this build confirms it."""
         for node_id in self._cluster.running():
             build = await self.build(node_id)
             older = sorted(self._cluster.other_builds)
@@ -305,7 +306,7 @@ class Upgrade:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """Every file of a data directory, except the one that each opening writes."""
+    """Every file of a data directory, except the one that is written each time a directory is opened."""
     files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.name != _NOT_COMPARED]
     return {str(each.relative_to(path)): each.read_bytes() for each in files}
 

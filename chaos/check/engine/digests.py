@@ -1,4 +1,4 @@
-"""H: when all is healed, the files of all nodes are equal, and every checksum in them holds."""
+"""Promise H: when all faults are healed, the files of all nodes are equal, and every checksum in them holds."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Digest

@@ -12,7 +12,7 @@ from storage.format.position import MS_PER_TICK
 
 def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
     """Check each dispatch state (tick, local_index, applied_index) against the latest time that its leader's clock
-    showed. That is the latest stamp of its term, or the time from which the clock was set back. By then:
+    showed. That is the latest stamp of its term, or the time from which the clock was set back. At that time:
 
     - the slots before `tick` are over;
     - in slot `tick` at least `local_index` units were due, of entries up to `applied_index`.

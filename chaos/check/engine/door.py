@@ -9,7 +9,8 @@ from chaos.history.verdict import Verdict
 
 
 def check_door(history: History, bounds: Bounds) -> Verdict:
-    """Check that no node changed right behind a stranger's message (chaos/simulator/faults/stranger.py)."""
+    """Check that no node changed its term, vote, leader, log or list of members while it handled a message of a
+    stranger (chaos/simulator/faults/stranger.py)."""
     heard = history.of(Intruded)
     faults = [
         f"at {event.mono_ms:.0f} ms {event.node} heard {event.what} of one who knows {event.knows}: {event.moved}"

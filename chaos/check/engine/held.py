@@ -1,4 +1,4 @@
-"""No step of a node's event loop blocks the others for long."""
+"""No single step of a node's event loop makes the steps behind it wait for long."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Held
@@ -24,5 +24,6 @@ def check_held(history: History, bounds: Bounds) -> Verdict:
 
 
 def _owed_to_level_1(event: Held) -> float:
-    """The milliseconds of a step that only level 2 saves."""
+    """The milliseconds that a step spent on dropping keys below level 2. A cluster at level 2 saves them, so they do
+    not count."""
     return 0.0 if event.lazy_keys else dict(event.by).get("keys dropped", 0.0)

@@ -11,7 +11,7 @@ def check_levels(history: History, bounds: Bounds) -> Verdict:
 
     - a leader raises the level only after every member has told it that it reads that level;
     - no entry has a newer version than the level;
-    - a member that is named as older was of an older build lately.
+    - a member that the refusal of a new level names as older ran as an older build lately.
     """
     raised, asked = history.of(Raised), history.of(LevelAsked)
     faults = [

@@ -1,4 +1,5 @@
-"""R: how soon the service recovers from each fault, and whether it answers when nothing is wrong."""
+"""Promise R: how soon the service recovers from each fault, and if it acknowledges messages while no fault excuses
+it."""
 
 from dataclasses import asdict, dataclass
 
@@ -56,14 +57,13 @@ def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
 
 
 def _after(moments_ms: npt.NDArray[np.float64], place: int, begin_ms: float) -> float | None:
-    """The milliseconds from the begin of a fault to the moment at this place of `moments_ms`. None if there are
-    fewer."""
+    """The milliseconds from the begin of a fault to the moment `moments_ms[place]`. None if `moments_ms` is shorter."""
     return float(moments_ms[place]) - begin_ms if place < len(moments_ms) else None
 
 
 def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
-    """(acknowledged, offered) of the messages offered outside the fault windows and not in flight at the begin of a
-    fault."""
+    """(acknowledged, offered): counts of the messages that were offered outside the fault windows. A message that may
+    still have been in flight when a window began is left out."""
     windows = bounds.fault_windows(history)
     calm = [
         event.number
@@ -86,8 +86,8 @@ def _wrong(row: Recovery, bounds: Bounds) -> list[str]:
 
 
 def check_recovery(history: History, bounds: Bounds) -> Verdict:
-    """R: the service recovers from each fault. Outside the fault windows it acknowledges at least the bound's share of
-    the offers."""
+    """Check promise R: the service recovers from each fault. Outside the fault windows it acknowledges at least the
+    share `bounds.acknowledged_share` of the offers."""
     rows = recoveries(history, bounds)
     acknowledged, offered = acknowledged_share(history, bounds)
     windows = bounds.fault_windows(history)

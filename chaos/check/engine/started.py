@@ -1,4 +1,4 @@
-"""P: the nodes' own accounts of their pushes are complete."""
+"""Promise P: each push that a receiver got stands in the delivery log of the node that sent it."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import HandedOver
@@ -7,7 +7,7 @@ from chaos.history.verdict import Verdict
 
 
 def check_started(history: History, bounds: Bounds) -> Verdict:
-    """P: a node records each push before it sends it."""
+    """Check promise P: each received push has its begin on record, because a node records a push before it sends it."""
     pushed = [event for event in history.of(HandedOver) if event.pushed]
     faults = [
         f"message {event.number}: received as term {event.term}, attempt {event.attempt}; no node wrote that it began"

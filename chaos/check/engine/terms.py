@@ -1,4 +1,4 @@
-"""S: one leader per term, and terms never go back."""
+"""Promise S: one leader per term, and terms never go back."""
 
 from dataclasses import dataclass, field
 
@@ -23,8 +23,8 @@ class _Terms:
 
 
 def check_terms(history: History, bounds: Bounds) -> Verdict:
-    """S: one leader per term. After the first hand-over of a term a delivery of an older term may still arrive. Its
-    leader has to have chosen it before the fault that ended the older term.
+    """Check promise S: one leader per term. After the first hand-over of a term a delivery of an older term may still
+    arrive. Its leader has to have chosen it before the fault that ended the older term.
 
     The delivery's `handed_over_ms` says when its leader chose it. It is compared with the begin of the last fault that
     ended a term before the new term's first hand-over. After a transfer it is compared with that hand-over itself. A

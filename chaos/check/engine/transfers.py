@@ -1,5 +1,5 @@
-"""T: clients do not notice a transfer: nothing comes twice, and hand-overs pause only for a moment. The same holds for
-a leader that is stopped by SIGTERM. The answer to a transfer is true.
+"""Promise T: clients do not notice a transfer: nothing comes twice, and hand-overs pause only for a moment. The same
+holds for a leader that is stopped by SIGTERM. The answer to a transfer is true.
 
 Other checkers judge the whole run for lost and early messages. This one judges only what a transfer promises.
 """
@@ -57,7 +57,7 @@ def check_transfers(history: History, bounds: Bounds) -> Verdict:
 
 
 def _stopped_terms(history: History) -> set[int]:
-    """Terms whose leader was told to stop."""
+    """Terms whose leader got a SIGTERM."""
     terms: set[int] = set()
     term = 0
     for event in history.events:

@@ -9,8 +9,13 @@ from chaos.history.verdict import Verdict
 
 
 def check_trust(history: History, bounds: Bounds) -> Verdict:
-    """Check that no two nodes are sure to lead at one moment. No node is sure to lead in an older term than one that
-    was seen before. The terms of hand-overs never go back, and one node begins all hand-overs of a term."""
+    """Check four things:
+
+    - no two nodes are sure to lead at one moment;
+    - no node is sure to lead in an older term than one in which a node was sure to lead before;
+    - the terms of hand-overs never go back;
+    - one node begins all hand-overs of a term.
+    """
     faults: list[str] = []
     node_of: dict[int, str] = {}
     highest: Sure | Begun | None = None

@@ -1,4 +1,4 @@
-"""Another leader follows a leader that is gone, or whose clock is wrong."""
+"""Another leader follows a leader that was killed, paused or stopped, or whose clock is wrong."""
 
 from typing import Final
 
@@ -12,11 +12,12 @@ _RIGHT_S: Final = 0.5
 
 
 def check_yields(history: History, bounds: Bounds) -> Verdict:
-    """Check runs whose faults come one after the other. Another term begins before each of:
+    """Check runs whose faults come one after the other. A fault that should end a leader's term is followed by another
+    term before each of these events:
 
-    - the next leader is hit;
-    - a paused leader goes on;
-    - a leader's clock is set right after it was off by more than the bound.
+    - a fault hits the next leader;
+    - the paused leader goes on;
+    - the leader's clock is set right after it was off by more than _RIGHT_S.
     """
     faults: list[str] = []
     hit, term = 0, 0

@@ -1,4 +1,4 @@
-"""answers: the answers that clients get are true.
+"""Promise `answers`: the answers that clients get are true.
 
 Each answer is compared with what receivers and consumers saw and, in the simulator, with what nodes recorded. A certain
 answer has to be true. An answer "unknown" needs a reason.
@@ -47,7 +47,8 @@ UNASKED: Final = ("failover", "after_lease")
 
 
 def check_answers(history: History, bounds: Bounds) -> Verdict:
-    """answers: cancels, GETs, nacks, redrives, pulls, kept keys, leases across leaders, transfers and the ledger."""
+    """Check the answers to cancels, GETs, nacks, acks, redrives, pulls, requests with a key that exists, and questions
+    to the ledger. Also check that leases hold across leaders, and that transfers repeated no more than they said."""
     truth = Truth(history, bounds)
     faults = [fault for check in _CHECKS for fault in check(truth)]
     counted = Counter(type(event).__name__.lower() for event in history.events if isinstance(event, _ANSWERS))
@@ -75,11 +76,12 @@ _ANSWERS: Final = (
 
 
 def _cancels(truth: Truth) -> Iterable[str]:
-    """Check `prior` and `attempts_made` in the answers to cancels:
+    """Check `attempts_made` in the answers to cancels, and `prior`, which says if it counts all deliveries:
 
-    - they count every delivery that was received;
-    - on a strict topic only an attempt on record is in doubt;
-    - a doubt needs a leader that died since the message came, or a push that was planned and not sent.
+    - with `none` no delivery was received, and with `known` at most `attempts_made`;
+    - with `known` at least `attempts_made` pushes were begun;
+    - in a strict topic `unknown` needs an attempt on record;
+    - `unknown` needs a leader that died since the message came, or a push that was planned and not sent.
     """
     for cancel in truth.history.of(Cancelled):
         if cancel.outcome != "cancelled":
@@ -104,7 +106,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 
 def _looks(truth: Truth) -> Iterable[str]:
-    """Check the hand-overs in the answers to GET."""
+    """Check that the hand-overs in an answer to GET happened: at that time, by that node, with that lateness. For a
+    strict message, no attempt that was received may be missing."""
     drifts = [fault.argument("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
     round_ms = ROUND_MS + (SET_BACK_MS if any(abs(ppm) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):
@@ -148,7 +151,7 @@ def _given_back(truth: Truth) -> Iterable[str]:
 
 
 def _acks(truth: Truth) -> Iterable[str]:
-    """Check that an ack answered as carried out is on record, and that a refused one had no effect, now or before."""
+    """Check that an ack with the answer `acked` is on record. An ack that was refused each time has no effect."""
     if not truth.tells_settled:
         return
     several: dict[tuple[str, int, int], list[Acked]] = defaultdict(list)
@@ -184,8 +187,8 @@ def _redrives(truth: Truth) -> Iterable[str]:
 
 
 def _pulls(truth: Truth) -> Iterable[str]:
-    """Check that a hand-over which no consumer received belongs to a pull of unknown outcome, and that the pull's
-    client was told so."""
+    """Check each hand-over by a pull that no consumer received. It needs a pull of its topic, under way at that time,
+    whose client got no certain answer."""
     unsure: dict[str, list[Pulled]] = defaultdict(list)
     for pull in truth.history.of(Pulled):
         if pull.outcome == "unknown":
@@ -220,8 +223,8 @@ def _kept(truth: Truth) -> Iterable[str]:
 
 def _leases(truth: Truth) -> Iterable[str]:
     """Check leases across a change of leader, where all clocks are right. No strict message comes again in a later term
-    before its lease has run. After a transfer no message does, except as many as the answer to the transfer says
-    (`repeated`)."""
+    before its lease has run. After a transfer no message comes again so early, except as many as `repeated` in the
+    answer to the transfer says."""
     again: Counter[int] = Counter()
     for repeat, early_ms in truth.early_repeats():
         before, after = repeat.before, repeat.after

@@ -1,4 +1,4 @@
-"""D: the repeated deliveries and their causes."""
+"""Promise D: each repeated delivery has a cause."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.history import History
@@ -7,10 +7,11 @@ from chaos.history.verdict import Verdict
 
 
 def check_duplicates(history: History, bounds: Bounds) -> Verdict:
-    """D: find the cause of every repeat, and bound the repeats that a change of term causes.
+    """Check promise D: every repeat has an allowed cause, and the failover duplicates of a term lie within a short span
+    of time.
 
-    The span of a term's failover duplicates is taken between their EARLIER hand-overs: those that the next term
-    repeated. A message of a strict topic has no failover duplicates.
+    That span is measured between the EARLIER hand-overs of the failover duplicates, which the next term repeated. A
+    message of a strict topic has no failover duplicates.
     """
     faults: list[str] = []
     failover, earlier_ms = 0, dict[int, list[int]]()

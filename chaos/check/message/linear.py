@@ -9,7 +9,8 @@ ends it. An operation takes effect between its request and its answer. So the en
 - before the answer to the request that ended it.
 
 Such a moment exists exactly if the latest of the first two is not after the earliest of the last two. The checker
-compares them for each message. An unknown outcome may have ended the message, and binds nothing.
+compares them for each message. A request of unknown outcome may have ended the message at any time, so it limits
+neither side.
 """
 
 from collections import defaultdict

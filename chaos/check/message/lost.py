@@ -1,4 +1,4 @@
-"""L: messages that were acknowledged and never handed over."""
+"""Promise L: no message was acknowledged and never handed over."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Answered, DeadLettered, HandedOver
@@ -7,7 +7,7 @@ from chaos.history.verdict import Verdict
 
 
 def check_lost(history: History, bounds: Bounds) -> Verdict:
-    """L: every acknowledged message was handed over, became a dead letter, or may have been cancelled."""
+    """Check promise L: every acknowledged message was handed over, became a dead letter, or may have been cancelled."""
     handed_over = {event.number for event in history.of(HandedOver) if event.taken}
     handed_over |= {event.number for event in history.of(DeadLettered)}
     cancelled = {number for number, event in history.cancels().items() if event.outcome != "refused"}

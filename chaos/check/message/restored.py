@@ -1,4 +1,5 @@
-"""restored: a cluster made from a backup claims nothing certain about what the old cluster did since the backup."""
+"""Promise `restored`: a cluster made from a backup claims nothing certain about what the old cluster did since the
+backup."""
 
 from collections.abc import Iterable
 
@@ -11,8 +12,8 @@ from storage.format.message_id import decode_id
 
 
 def check_restored(history: History, bounds: Bounds) -> Verdict:
-    """restored: each message that is open in the backup is there. A certain answer about its hand-overs counts all that
-    consumers received, from the old cluster and from this one."""
+    """Check that the restored cluster knows each message that is open in the backup. A certain answer about its
+    hand-overs counts all that consumers received, from the old cluster and from this one."""
     answers = history.of(Recalled)
     if not answers:
         return Verdict("restored", {}, [])
@@ -58,8 +59,8 @@ def _account(told: Recalled, received: int) -> Iterable[str]:
 
 
 def held(history: History) -> tuple[set[int], set[int]]:
-    """The numbers of acknowledged messages in the backup: those that were open at its entry, and those that had ended
-    by it."""
+    """The numbers of acknowledged messages in the backup, which ends with the entry at its `applied_index`. The first
+    set has those that were open at that entry, the second those that had ended by it."""
     (backup,) = history.of(BackedUp)
     born = {position: event.index for event in history.of(Applied) for position, _ in event.units}
     ended = {

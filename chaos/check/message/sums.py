@@ -58,7 +58,8 @@ def counts(truth: Truth) -> Iterable[str]:
 
 
 def sums(truth: Truth) -> Iterable[str]:
-    """Check the sums: no message is lost, no strict one came again, a complete ledger has all received deliveries."""
+    """Check the ledger's sums: no message is lost, and no failover repeated a strict one. If the ledger is complete, it
+    counts at least as many hand-overs as were received."""
     for told in truth.history.of(Summed):
         received = sum(len(truth.received_before(number, told.asked_mono_ms)) for number in truth.hand_overs)
         if told.lost or told.strict_failover:

@@ -1,4 +1,5 @@
-"""U: messages that come out though no client scheduled them, or after a cancel, or before a reschedule's due time."""
+"""Promise U: no message comes out though no client scheduled it, or after its cancel, or before a reschedule's due
+time."""
 
 from collections import defaultdict
 
@@ -9,8 +10,8 @@ from chaos.history.verdict import Verdict
 
 
 def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
-    """U: every delivery belongs to an offered message with one id. None comes after a cancel said that it would not, or
-    before the due time of a reschedule."""
+    """Check promise U: every delivery belongs to an offered message with one id. None comes after a cancel said that it
+    would not, or before the due time of a reschedule."""
     offered, answered = history.offered(), history.answered()
     cancels = history.cancels()
     faults: list[str] = []

@@ -1,4 +1,4 @@
-"""W: each hand-over is within its window, never early."""
+"""Promise W: no hand-over is early, and first hand-overs come soon after the due time."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -24,7 +24,7 @@ HandOverName: TypeAlias = tuple[str, int, int]
 
 
 def check_window(history: History, bounds: Bounds) -> Verdict:
-    """W: no hand-over is early, and first hand-overs are in time.
+    """Check promise W: no hand-over is early, and first hand-overs are in time.
 
     A hand-over is early if it starts before any of these due times:
 
@@ -32,8 +32,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     - in the delivery;
     - in the simulator, in the leader's index.
 
-    By the receiver's clock it may be early by the skew bound. In the simulator that bound is the promise: AHEAD_MS past
-    the median of the nodes' clocks at that moment.
+    The starts above are by the leader's clock. The receiver's clock may show an earlier time, by `bounds.skew_ms` at
+    most. Where the simulator sees all clocks, the bound is the promised one: AHEAD_MS past the median of the nodes'
+    clocks at that moment.
 
     If clocks are set back below a due time after a hand-over, the message comes again when its lease ends or its retry
     is due. It does not wait for its due time again. The receiver's clock is still checked.
@@ -123,7 +124,8 @@ def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
 
 
 def _begun_early(event: Begun, again: set[HandOverName], most_ahead_ms: Mapping[HandOverName, float]) -> Iterator[str]:
-    """Check when one hand-over began, by the clock of its node. Yield the violations."""
+    """Check when one hand-over began, by the clock of its node, and how far that clock is ahead of true time. Yield the
+    violations as lines."""
     ahead_ms = event.at_ms - event.wall_ms
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and _name(event) not in again:

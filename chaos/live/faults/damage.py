@@ -43,7 +43,8 @@ class FileDamage:
     """The bytes that stood there before, at most a page of them. Empty for a torn write and an old copy."""
 
     def mended(self) -> bool:
-        """True if the file is gone, or has the old bytes again. Then its node cut the file and wrote it anew."""
+        """True if the file does not exist any more, or has the old bytes again at that place. Then its node cut the
+        file and wrote it anew."""
         if not self.path.exists():
             return True
         with self.path.open("rb") as file:

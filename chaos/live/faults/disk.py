@@ -62,8 +62,8 @@ OLD_COPY: Final = b"this data directory is an old copy"
 
 @dataclass
 class Damage:
-    """One damage to the files of a node, and the parts that found it. `log_bytes` is the length that the node's log
-    (stderr) had when the damage was done."""
+    """One damage to the files of a node, and the parts (`verify`, its node, other nodes) that found it. `log_bytes` is
+    the length that the node's log (stderr) had when the damage was done."""
 
     node: str
     file_damage: rot.FileDamage
@@ -91,7 +91,7 @@ class DiskFaults:
         loops: Mapping[str, LoopDisk],
         no_loops: str = "",
     ) -> None:
-        """`no_loops` names what the machine lacks for disks of their own. "" if they are there."""
+        """`no_loops` names what the machine lacks to give each node a disk of its own. "" if `loops` has them."""
         assert nemesis.cluster.disks is not None, "the cluster's disks cannot be hurt"
         self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.holds
         self._disks: FaultyDisk = nemesis.cluster.disks
@@ -183,8 +183,8 @@ class DiskFaults:
                     self._disks.mend(node_id)
 
     async def _fail_stop(self, node_id: str, before: int) -> None:
-        """Measure how long the process lives on after the call that failed. It breaks a promise if it outlives
-        FAIL_STOP_S and BUSY_S together."""
+        """Wait for the next failed call of this node (`before` counts the earlier ones). Measure how long the process
+        lives on after it. More than FAIL_STOP_S and BUSY_S together break a promise."""
 
         async def failed() -> bool:
             return self._disks.failed_count(node_id) > before
@@ -288,8 +288,8 @@ class DiskFaults:
         return path.stat().st_size if path.exists() else 0
 
     async def _explains(self, node_id: str, returncode: int) -> bool:
-        """True if a node ended because its disk failed, or because the node or LMDB found damaged files. Then it gets
-        an empty disk."""
+        """True if a node ended because its disk failed, or because the node or LMDB found damaged files. In the second
+        case it gets an empty disk."""
         by_lmdb = any(damage.kind == "catalog" for damage in self._rotten.get(node_id, []))
         if returncode != ExitCode.DATA and not (by_lmdb and returncode == -signal.SIGABRT):
             return False
@@ -313,8 +313,8 @@ class DiskFaults:
 
     async def _settle(self, node_id: str) -> None:
         """Wait until the damaged node has got an empty disk, or has run on its damaged files for MEETS_S. In that case
-        give it an empty disk now. Until then no other disk may be damaged. Return early if all is healed: `heal` does
-        it then."""
+        give it an empty disk now. Until then no other disk may be damaged. Return early if all is healed, because
+        `heal` then gives it the empty disk."""
         meets_s = MEETS_S
         while node_id in self._rotten and meets_s > 0:
             if await self._cluster.is_ready(node_id):
@@ -331,7 +331,8 @@ class DiskFaults:
                 await self._cluster.wait_ready(node_id, timeout_s=READY_S)
 
     async def _replace(self, node_id: str) -> None:
-        """Give a node an empty disk. First judge each damage that was not found."""
+        """Give a damaged node an empty disk, after each damage was judged that no part had found. If the node was
+        removed from the cluster, its damage is harmless."""
         async with self._hands.down(node_id), self._hands.files(node_id):
             several = self._rotten.get(node_id, [])
             if node_id in self._cluster.gone:
@@ -356,7 +357,7 @@ class DiskFaults:
 
 
 def _harmless(damage: Damage) -> str:
-    """The reason why the damage did not have to be found. Empty if it had to."""
+    """The reason why no part had to find this damage. Empty if one had to."""
     old_copy = damage.file_damage.what == OLD
     if damage.kind == DELIVERIES and (old_copy or damage.file_damage.what == rot.CUT):
         return "a node's log of its own hand-overs, not synced: nothing of it is replicated"

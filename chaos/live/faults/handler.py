@@ -1,8 +1,7 @@
 """The shape of a handler: it carries out one kind of fault on real processes. The nemesis has a table of handlers.
 
-A handler is an asynchronous context manager: entering it puts the fault on, leaving it takes the fault off. It does not
-depend on what happens in between. So a fault ends early (all is healed at the end of a run) in the same way in which it
-ends by itself.
+A handler is an asynchronous context manager: entering it puts the fault on, leaving it takes the fault off, at any
+time. So a fault that ends early, because all is healed at the end of a run, is taken off as if its time were over.
 """
 
 from collections.abc import Callable, Mapping

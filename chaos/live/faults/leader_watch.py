@@ -1,5 +1,5 @@
-"""Asks every node again and again if it leads. Faults aim at the leader that is found, and each new leader is an event
-of the history. So are the answers to transfers.
+"""Asks every node again and again if it leads. Faults aim at the leader that is found. Each new leader is an event of
+the history, and each answer to a transfer too.
 
 Every node is asked on its own. So a node that stands still or is cut off does not delay the others' answers.
 """

@@ -13,8 +13,8 @@ CUT = Condition(cut=True)
 
 
 class LinkFaults:
-    """Puts faults on the links between nodes, for one nemesis. On a network whose links cannot be changed each raises
-    NotRun."""
+    """Puts faults on the links between nodes, for one nemesis. On a network whose links cannot be changed, each of
+    these faults raises NotRun."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._cluster_network = nemesis, nemesis.cluster.cluster_network
@@ -68,7 +68,8 @@ class LinkFaults:
 
 
 async def _flapping(links: Links, hit: Iterable[Link], every_s: float) -> None:
-    """Cut the links for `every_s`, heal them for `every_s`, and so on until cancelled. Then the links are whole."""
+    """Cut the links for `every_s`, heal them for `every_s`, and so on until cancelled. When it is cancelled, it leaves
+    no cut of its own on them."""
     while True:
         with _put(links, hit, CUT):
             await asyncio.sleep(every_s)

@@ -36,7 +36,7 @@ UNMOUNT_S: Final = 10.0
 
 
 def missing() -> str:
-    """The tool or right that this machine lacks for such disks. Empty when it has all."""
+    """The tool or right that this machine lacks to make a LoopDisk. Empty when it has all."""
     if os.geteuid() != 0:
         return "root (to mount a file system)"
     if not Path("/dev/loop-control").exists():

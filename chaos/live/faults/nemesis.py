@@ -1,8 +1,8 @@
 """Carries out a plan of faults on the processes of a cluster, and reports the result of each.
 
-Each fault is a task. It waits for its moment, or until the service is calm, and finds its target by the leader of that
-moment. The handler of its kind puts the fault on. It takes the fault off when its time is over or all is healed. A test
-that is written in code puts its faults on with `on`.
+Each fault is a task. It waits for the time that the plan gives it, or until the service is calm. Its target (such as
+`leader`) is resolved at that moment. The handler of its kind puts the fault on. It takes the fault off when its time is
+over or all is healed. A test that is written in code puts its faults on with `on`.
 
 Every fault is in the history with its begin and its end. A fault that would break an assumption is passed over. A fault
 that this machine cannot carry out is not run. The report has both with their reasons: it says what a run did not show.
@@ -10,7 +10,7 @@ that this machine cannot carry out is not run. The report has both with their re
 The assumptions are the simulator's: at most one node's disk is in doubt at a time, and at most one node's clock is
 wrong. A disk is in doubt from the decision on a fault that empties or damages it. The doubt ends after the fault, when
 a leader counts the node as a voter that has caught up. If the node itself led, that has to be a leader of a later term.
-What the node said before tells nothing about its new disk.
+What a node said before the fault tells nothing about the disk that it has now.
 """
 
 import asyncio
@@ -113,8 +113,9 @@ class LiveNemesis:
             self._handlers |= table
 
     async def run(self) -> None:
-        """Put on every fault at its moment, counted from now, or in its turn. Return when all have ended. Raises an
-        ExceptionGroup of the handlers' failures, with ClusterFailed in it when calm does not come."""
+        """Put on every fault: at its moment, counted from now, or when the service is calm, if the fault waits for
+        that. Return when all have ended. Raises an ExceptionGroup of the handlers' failures, with ClusterFailed in it
+        when calm does not come."""
         begin_s = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as tasks:
             timed = [fault for fault in self.plan.faults if not fault.begins]
@@ -123,7 +124,7 @@ class LiveNemesis:
 
     async def heal(self, timeout_s: float = READY_S) -> None:
         """End all faults now. Return when every node runs, hears all others and is ready. Raises ClusterFailed if that
-        does not happen, or if a node ends by itself again and again."""
+        does not happen, or if a node ends by itself ENDS_MAX times."""
         self._healed.set()
         self.holds.ends_alone.clear()
         await asyncio.gather(*self._strikes, return_exceptions=True)  # `run` has raised their exceptions
@@ -151,8 +152,8 @@ class LiveNemesis:
 
     @asynccontextmanager
     async def on(self, fault: Fault) -> AsyncIterator[tuple[str, ...]]:
-        """Put the fault on for the block, at any moment and for any time, whatever its plan says. Yield the nodes that
-        it hits. Raises PassedOver or NotRun."""
+        """Put the fault on for the block. The fault's own moment and length (`at_s`, `for_s`) do not matter here. Yield
+        the nodes that it hits. Raises PassedOver or NotRun."""
         handler = self._handlers.get(fault.kind)
         if handler is None:
             raise NotRun("nothing here carries it out")
@@ -170,7 +171,7 @@ class LiveNemesis:
                 del self._begun[id(fault)]
 
     async def until_over(self, fault: Fault) -> None:
-        """Wait as long as the plan lets an active fault last. Return earlier if all is healed."""
+        """Wait as long as the plan lets this fault last, which is on now. Return earlier if all is healed."""
         if not fault.ends:
             await self.lasts(fault.for_s)
             return
@@ -261,8 +262,8 @@ class LiveNemesis:
         self.turns_over.set()
 
     async def _beside_each_other(self, faults: Sequence[Fault]) -> bool:
-        """Put on the first fault, and each other one when it is calm beside those before. Return when all have ended.
-        False if all was healed before the last one came."""
+        """Put on the first fault once the service is calm. Put on each later one while those before it are on, once the
+        service is calm beside them. Return when all have ended. False if all was healed before the last one came."""
         self._beside = list(faults)
         async with asyncio.TaskGroup() as tasks:
             for place, fault in enumerate(faults):
@@ -311,7 +312,7 @@ class LiveNemesis:
         return leader is not None and not self.holds.away(leader)
 
     async def lasts(self, seconds: float) -> bool:
-        """Wait this long and return True. Return False as soon as all is healed."""
+        """Wait this long and return True. Return False at once when all faults are being healed (`heal`)."""
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._healed.wait()

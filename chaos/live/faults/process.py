@@ -122,7 +122,7 @@ class ProcessFaults:
 
     async def _soon_ready(self, node_id: str) -> bool:
         """Wait for the node. True if it is ready within ROLLS_ON_S or was removed meanwhile. False after that time, or
-        when all is healed before."""
+        as soon as all is healed."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + ROLLS_ON_S
         while node_id in self._cluster.nodes and not await self._cluster.is_ready(node_id):
@@ -155,8 +155,9 @@ class ProcessFaults:
         yield
 
     async def _sooner_or_later(self, change: replacing.Change, node_id: str) -> None:
-        """Repeat the change while other faults keep the cluster from agreeing on it. It has to succeed once all is
-        healed, and where faults come one after the other."""
+        """Make this change of the members, and repeat it while other faults keep the cluster from agreeing on it.
+        Raises the ClusterFailed of a try that nothing excuses: all is healed by then, or the plan's faults come one
+        after the other."""
         while True:
             has_to = not await self._nemesis.lasts(0) or bool(self._nemesis.plan.in_turn)
             try:

@@ -46,8 +46,8 @@ class ProcessHolds:
         cluster.tended = True
 
     def start(self, *node_ids: str) -> None:
-        """Start these nodes, unless they run, a fault holds them down, or they were removed. A node whose end is just
-        being recorded starts after that."""
+        """Start these nodes, unless they run, a fault holds them down, or they were removed. If a node's end is being
+        recorded at this moment, it starts afterwards."""
         for node_id in node_ids:
             guard = self._guards.get(node_id)
             guarded = guard is not None and not guard.done()
@@ -70,8 +70,8 @@ class ProcessHolds:
 
     @asynccontextmanager
     async def may_end(self, node_id: str) -> AsyncIterator[None]:
-        """In the block the node may end, by a signal or in order, and is started only after the block. An end with an
-        error of its own is recorded as usual."""
+        """In the block the node may end, by a signal or by an orderly stop. It is started again only after the block.
+        An end with an error of its own is recorded as usual."""
         if node_id in self._cluster.running():
             self._excused.add(self._cluster.pid(node_id))
         self._held[node_id] += 1
@@ -83,7 +83,7 @@ class ProcessHolds:
 
     @asynccontextmanager
     async def down(self, node_id: str) -> AsyncIterator[None]:
-        """In the block the node does not run (kill -9)."""
+        """Kill the node with SIGKILL, if it runs. In the block it stays down."""
         async with self.may_end(node_id):
             if node_id in self._cluster.running():
                 await self._cluster.kill(node_id)
@@ -133,7 +133,8 @@ class ProcessHolds:
             await self._alone.wait()
 
     async def _guard(self, node_id: str) -> None:
-        """Guard the process until the node is gone or held down. The fault that holds it starts it again."""
+        """Start the node again after each end of its process, and record the ends that no fault excuses. Return when
+        the node was removed, or when a fault holds it down: then the end of that fault starts it again."""
         while True:
             pid = self._cluster.pid(node_id)
             returncode = await self._cluster.end_of(node_id)

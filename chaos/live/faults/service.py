@@ -1,5 +1,5 @@
-"""The service as its load sees it, and how long it has been calm. Faults of a plan can wait for calm, not for the
-clock.
+"""The service as its load sees it, and how long it has been calm. A fault of a plan can wait for calm instead of a
+time.
 
 A machine that is slow, or has other work, serves its load later. A fault that waits for calm then comes later too, and
 hits a service that runs.
@@ -46,8 +46,8 @@ class Service:
 
     async def calm(self, seconds: float, *, waits: Callable[[], bool] = lambda: False) -> None:
         """Wait until as many messages were handed over as are offered in `seconds`, and no fault began or ended
-        meanwhile. While `waits` returns True it is not calm. Raises ClusterFailed when nothing is handed over for
-        SILENT_S."""
+        meanwhile. While `waits` returns True, the service does not count as calm. Raises ClusterFailed when nothing is
+        handed over for SILENT_S."""
         count = round(seconds * self._rate)
         faults, since = self._faults, self._served
         while waits() or self._served - since < count:

@@ -2,8 +2,8 @@
 
 The kernel is asked for the one socket with this pair of addresses. It answers over the socket monitoring interface,
 which `ss` uses. The answer has the socket's inode, and one process has that inode among its open files. The list of all
-sockets in /proc has the same. But reading it takes a tenth of a second on a machine with a few thousand connections.
-All traffic between the nodes would wait that long.
+sockets in /proc has the inodes too. But reading it takes a tenth of a second on a machine with a few thousand
+connections. All traffic between the nodes would wait that long.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_pe
 
 @dataclass(frozen=True)
 class Chosen:
-    """The network for a run, and why it is not a better one ("" if there is no better one)."""
+    """The network for a run. `why` tells why it is not one of namespaces, "" if it is."""
 
     cluster_network: ClusterNetwork
     why: str

@@ -6,8 +6,9 @@ that link says. The file callers.py finds the node that opened a connection. A c
 client's, and is passed on unchanged.
 
 A stream can lose nothing and repeat nothing. So a lost piece comes late, as TCP makes it: after a retransmission
-timeout, doubled for each further loss. What is cut off is not read. It stays in the sockets' buffers, as on a machine
-whose cable is pulled. It comes when the link is whole again, unless the connection was given up meanwhile.
+timeout, doubled for each further loss. While a link is cut, the forwarder reads nothing from it. The bytes stay in the
+sockets' buffers, as on a machine whose cable is pulled. They arrive when the link is whole again, unless a node gave
+the connection up meanwhile.
 
 A connection that is opened while its link is cut is not passed on. It is closed when the link is whole, and the node
 opens it again. Bytes that the node had sent meanwhile would arrive too late.

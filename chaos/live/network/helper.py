@@ -1,8 +1,9 @@
 """A child process for work that must not wait for this one. It takes commands as lines of JSON on stdin, and ends when
 stdin does.
 
-The relay or forwarder between nodes has to be as quick as a network. This process runs the load's clients, and they are
-busy when no node answers them. If packets and streams waited for the clients, no answer would come for even longer.
+Such processes are the relay or forwarder between nodes, which has to be as quick as a network. This process runs the
+load's clients, and they are busy when no node answers them. If packets and streams waited for the clients, no answer
+would come for even longer.
 """
 
 import json

@@ -99,7 +99,7 @@ class SwitchLinks(Links):
             raise NetworkRefused(f"a tap device cannot be had: {error}") from None
 
     def close(self) -> None:
-        """End the relay."""
+        """End the relay's process."""
         self._relay.close()
 
     def apply(self, conditions: dict[Link, Condition]) -> None:

@@ -61,6 +61,7 @@ class ProxyNetwork(ClusterNetwork):
         ]
 
     def started(self, node_id: str, pid: int) -> None:
-        """See `ClusterNetwork.started`. Tells the forwarder the pid, by which it finds the node's connections."""
+        """See `ClusterNetwork.started`. Tells the forwarder the pid of the node's process, by which the forwarder finds
+        the node's connections."""
         assert self._forwarder is not None, "use `async with`"
         self._forwarder.ask({"pids": {node_id: pid}})

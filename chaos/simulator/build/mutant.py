@@ -85,8 +85,8 @@ def _dispatch_state_off_by_one() -> list[Patch]:
 
 
 def _late_merge() -> list[Patch]:
-    """Applied units reach the wheel 0.15 s late, as from a slow thread. The dispatch state counts them as merged at
-    once."""
+    """Applied units reach the wheel 0.15 s late, as from a slow thread. The dispatch state counts them at once, as if
+    they were in the wheel."""
     now = Dispatcher.on_units
 
     def on_units(
@@ -149,7 +149,8 @@ def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease
 
 
 def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """apply_lease with a fence that takes each hand-over in the command for newer than the unit's newest."""
+    """Return `apply`, which is apply_lease, with a fence that takes each hand-over in the command for newer than the
+    unit's newest."""
 
     def fence(term: Any, attempt: Any) -> Any:
         ours = np.ndim(term) == 0
@@ -163,17 +164,19 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _id_again() -> list[Patch]:
-    """An hour that begins again after it was unlinked numbers its units from 0."""
+    """An hour that begins again after it was unlinked numbers its units from 0, so ids of the unlinked hour are given
+    again."""
     return [(FirstIndexes, "of", lambda self, hour: 0)]
 
 
 def _guest_is_heard() -> list[Patch]:
-    """A node hears a peer without a cluster id like a member."""
+    """A node hears a peer without a cluster id as if it were a member."""
     return [(Door, "heard", lambda self, guest, message: message)]
 
 
 def _place_is_taken() -> list[Patch]:
-    """A peer with a member's name and the cluster id gets that member's place at once."""
+    """A peer with a member's name and the cluster id gets that member's place at once, even while the member is
+    connected."""
     return [(Door, "_holder", lambda self, said, own: None)]
 
 
@@ -193,7 +196,7 @@ def _away_is_forgotten() -> list[Patch]:
 
 
 def _keys_at_once() -> list[Patch]:
-    """The entry that unlinks an hour, or the one after it, drops all keys of the hour, not a few."""
+    """All keys of an unlinked hour are dropped by one entry, not a few by each entry."""
     return [(storage.tables.key, "DROPPED_MAX", 1 << 40)]
 
 
@@ -219,7 +222,7 @@ def _states_of_the_whole_hour() -> list[Patch]:
 
 
 def _restore_is_forgotten() -> list[Patch]:
-    """A cluster that is made from a backup does not know that it was."""
+    """The catalog of a restored cluster does not record that the cluster was made from a backup."""
     return [(Catalog, "set_restored", lambda self, restored: None)]
 
 
@@ -246,7 +249,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
 
 @contextlib.contextmanager
 def patched(patches: list[Patch]) -> Iterator[None]:
-    """Replace these attributes inside the block."""
+    """Inside the block, give these attributes their new values. Each patch is (owner, name, value)."""
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
     for owner, name, value in patches:
         setattr(owner, name, value)

@@ -1,7 +1,7 @@
 """The disk as one process has it: the real files of a platter, and every error of a disk.
 
-Any coming operation can be made to fail, or to crash the process. When the process is gone its disk refuses everything.
-So code of a dead process that still runs cannot reach a file.
+The next or any later operation can be made to fail, or to crash the process. When the process has ended, its SimDisk
+refuses everything. So code of a dead process that still runs cannot reach a file.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class SimDisk(Disk):
     # -- called by the world
 
     def crash_at(self, count: int, files: str = ANY) -> None:
-        """Crash the process in its `count`-th operation from now. `files` is ANY, or a directory of the node's data:
-        then only operations below it count."""
+        """Crash the process in the `count`-th disk operation from now on. `files` is ANY, or a directory of the node's
+        data: then only operations below it count."""
         self._crash_after, self._crash_files = count, files
 
     def fail(self, number: int, operation: str, after: int = 1) -> None:
@@ -89,7 +89,8 @@ class SimDisk(Disk):
         self._faults.clear()
 
     def release(self) -> None:
-        """The process is gone: close its descriptors (which drops its locks), and refuse everything."""
+        """Close the descriptors of the process, which has ended, and refuse everything from now on. Closing drops its
+        locks."""
         self.dead = True
         for fd in self._open:
             os.close(fd)
@@ -98,7 +99,7 @@ class SimDisk(Disk):
     # -- the gate
 
     def _charge(self, what: str, us: float) -> None:
-        """Charge the running loop or thread."""
+        """Charge `us` microseconds to the loop or thread that runs now (time/cost.py)."""
         if Meter.running is not None:
             Meter.running.charge(what, us)
 
@@ -129,7 +130,8 @@ class SimDisk(Disk):
                     raise DiskFailed(operation, path, fault.number)
 
     def _crashes(self, path: str) -> bool:
-        """Count down to the chosen operation. True if this is it."""
+        """Count this operation on the way to the planned crash, if it is on one of the chosen files. True if the crash
+        comes in it."""
         root = self._platter.root
         if self._crash_files == ANY or Path(path).is_relative_to(root / self._crash_files):
             self._crash_after -= 1

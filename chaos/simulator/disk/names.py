@@ -14,9 +14,9 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Name:
-    """One change of a directory, and how to take it back. `paths` say where its files are now: the first is in the
-    changed directory. `back(*paths)` takes the change back. `forget()` is called when it cannot be taken back any
-    more."""
+    """One change of a directory: a file or directory in it was made, renamed or removed. `paths` say where the affected
+    files are now; the first is in the changed directory. `back(*paths)` takes the change back. `forget()` is called
+    once a sync has covered the change, so that it stays."""
 
     paths: list[Path]
     back: Callable[..., None]
@@ -29,7 +29,7 @@ class Name:
         return self.paths[0].parent
 
     def follow(self, old: Path, new: Path) -> None:
-        """A directory was renamed: change the paths below it."""
+        """Change the paths that are below the directory `old`, because it was renamed to `new`."""
         for place, path in enumerate(self.paths):
             if _is_below(str(path), old):
                 self.paths[place] = new / path.relative_to(old)
@@ -44,21 +44,21 @@ class Names:
         self._made = 0
 
     def __iter__(self) -> Iterator[Name]:
-        """The names in the order in which they were made."""
+        """Iterate over the changes in the order in which they were made."""
         return iter(sorted((name for names in self._by_directory.values() for name in names), key=_NUMBER))
 
     def add(self, name: Name) -> None:
-        """Add a name as the newest."""
+        """Add a change as the newest one."""
         self._made += 1
         name.number = self._made
         self._put([name])
 
     def take(self, directory: Path | None) -> list[Name]:
-        """Remove and return the names of one directory, or of all."""
+        """Remove the changes of one directory, or of all (None). Return them."""
         return self._take(list(self._by_directory) if directory is None else [str(directory)])
 
     def take_below(self, directory: Path) -> list[Name]:
-        """Remove and return the names of a directory and of all directories in it."""
+        """Remove the changes of a directory and of all directories in it. Return them."""
         at = str(directory)
         return self._take([where for where in self._by_directory if where == at or _is_below(where, directory)])
 

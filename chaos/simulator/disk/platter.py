@@ -34,8 +34,9 @@ GIB = 1 << 30
 
 @dataclass(slots=True)
 class Undo:
-    """One write or truncation, so that it can be taken back. `old` stood at `offset`, and the file was `size` bytes
-    long. `new_bytes` were written, or added by a truncation to more bytes."""
+    """One write or truncation, so that it can be taken back. Before it the bytes `old` stood at `offset`, and the file
+    was `size` bytes long. `new_bytes` counts the bytes that were written, or that a truncation to a greater length
+    added."""
 
     offset: int
     old: bytes
@@ -43,8 +44,8 @@ class Undo:
     new_bytes: int
 
     def part(self, begin: int, end: int) -> list[Undo]:
-        """The part of this change in begin <= byte < end: a list of one change, or of none. Only for a write whose old
-        bytes are as many as its new ones."""
+        """The part of this change in begin <= byte < end: a list of one change, or of none. Call it only for a write
+        that replaced as many bytes as it wrote."""
         begin, end = max(begin, self.offset), min(end, self.offset + len(self.old))
         old = self.old[begin - self.offset : end - self.offset]
         return [Undo(begin, old, self.size, len(old))] if begin < end else []
@@ -64,8 +65,9 @@ class File:
     stuck: list[Undo] = field(default_factory=list)
 
     def stick(self) -> None:
-        """Move the unsynced changes to `stuck`. A sync failed, so the kernel takes their pages for clean, and no later
-        sync writes them. A later sync may write bytes behind them. Then the stuck bytes are a hole in the file."""
+        """Move the unsynced changes to `stuck`, because a sync of them failed. The kernel takes their pages for clean
+        then, so no later sync writes them. If a later sync writes bytes behind them, their place is a hole in the
+        file."""
         for each in self.undo:
             each.old = each.old.ljust(each.new_bytes, b"\0")
         self.stuck += self.undo
@@ -79,9 +81,9 @@ class File:
         self.stuck = _parts(self.stuck, 0, begin) + _parts(self.stuck, end, sys.maxsize)
 
     def cut(self, length: int, old: bytes) -> bytes:
-        """Note a truncation to `length`, where `old` are the bytes behind it. Stuck changes behind it are gone. Return
-        the bytes to restore if the truncation is taken back: `old`, with the bytes before each stuck change in its
-        place."""
+        """Note a truncation to `length`, where `old` are the bytes behind it. Stuck changes behind `length` are
+        dropped. Return the bytes to restore if the truncation is taken back: `old`, with the bytes before each stuck
+        change in its place."""
         held = bytearray(old)
         for each in _parts(self.stuck, length, length + len(old)):
             held[each.offset - length : each.offset - length + len(each.old)] = each.old
@@ -112,12 +114,12 @@ class Platter:
         aside.mkdir(parents=True, exist_ok=True)
 
     def keep(self, path: Path) -> Path:
-        """A new path in `aside` for a file that is being removed or replaced."""
+        """Return a new path in `aside`. The caller moves a file to it that is being removed or replaced."""
         self._kept += 1
         return self._aside / f"{self._kept}-{path.name}"
 
     def move(self, old: Path, new: Path) -> None:
-        """Rename. A directory's unsynced names go with it."""
+        """Rename a file or directory. The unsynced changes of a directory go with it."""
         directory = old.is_dir()
         os.rename(old, new)
         if directory:
@@ -130,7 +132,7 @@ class Platter:
         remove(kept)
 
     def sync_names(self, directory: Path | None) -> None:
-        """Note that the names in a directory (None: in all) are durable."""
+        """Note that a sync has covered the changes of a directory (None: of all), so that they are durable."""
         _forget(self.names.take(directory))
 
     def sync_all(self) -> None:
@@ -217,7 +219,7 @@ def _forget(names: list[Name]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory and all in it. A missing one is fine."""
+    """Remove a file, or a directory and all in it. Do nothing if it is missing."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -18,7 +18,8 @@ NEW_MS: Final = 300
 
 
 class Catches:
-    """The faults of one world that wait for a hand-over. `kill` and `power` end the node of a fault in that way."""
+    """The faults of one world that wait for a hand-over. `kill(fault)` kills the node that the fault names,
+    `power(fault)` cuts its power."""
 
     def __init__(
         self, world: World, history: History, kill: Callable[[Fault], object], power: Callable[[Fault], object]
@@ -31,7 +32,8 @@ class Catches:
         history.listen(self._see)
 
     def wait(self, node_id: str, fault: Fault) -> None:
-        """Let this fault wait until the node begins a hand-over: of any message, or of a new one, as the fault says."""
+        """Let this fault wait until the node begins a hand-over. The fault's argument `what` says of which: of any
+        message, or of one that was acknowledged within NEW_MS."""
         self._waiting[node_id] = fault
 
     def end(self) -> None:

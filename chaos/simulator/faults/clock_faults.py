@@ -23,12 +23,13 @@ class ClockFaults:
         self._wrong: str | None = None
 
     def jump(self, fault: Fault) -> bool:
-        """Step the wall clock of one node, or of all, and step it back at the fault's end. False if the fault may not
-        come now."""
+        """Step the wall clock of one node, or of all, and step it back at the fault's end. False if another clock is
+        wrong now: then nothing is done."""
         return self._put_wrong(fault, lambda process: process.clock.jump(fault.number("by")))
 
     def drift(self, fault: Fault) -> bool:
-        """Let one node's crystal run fast or slow until the fault's end. False if the fault may not come now."""
+        """Let one node's crystal run fast or slow until the fault's end. False if another clock is wrong now: then
+        nothing is done."""
         return self._put_wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
 
     def heal(self) -> None:
@@ -54,9 +55,9 @@ class ClockFaults:
         return True
 
     def _all_clocks(self, fault: Fault) -> bool:
-        """Let all clocks jump together, so that no node can tell. Messages that are due before the new time are then
-        due. `heal` makes the clocks jump again, and stay. So leases and due times that were given meanwhile come to
-        their end. False if a clock is wrong already."""
+        """Let all clocks jump together, so that no node can tell. Messages whose due times lie before the new time
+        become due. At the fault's end the clocks are set right. Leases and due times given meanwhile then lie in the
+        future, so `heal` makes the clocks jump again, and leaves them there. False if a clock is wrong already."""
         if self._wrong is not None:
             return False
         self._wrong = "*"

@@ -37,4 +37,4 @@ class Drains:
 
 
 def _heard(_: Outcome[Any]) -> None:
-    """Ignore the answer: the faults go on."""
+    """Ignore the answer to a drain, because the run does not depend on it."""

@@ -46,8 +46,8 @@ OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 
 
 class Nemesis:
-    """Strikes with a plan's faults in one world, ends each, and starts nodes again. `fired` and `passed` count faults
-    by kind: those that came, and those passed over. Call `begin` when the load begins, `heal` when it ends."""
+    """Puts a plan's faults on one world, takes each off at its end, and starts nodes again. `fired` and `passed` count
+    faults by kind: those that came, and those passed over. Call `begin` when the load begins, `heal` when it ends."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, upgrade: Upgrade) -> None:
         self.fired: Counter[str] = Counter()
@@ -137,7 +137,8 @@ class Nemesis:
         return self._each(fault, kill)
 
     def _times(self, fault: PlannedFault) -> bool:
-        """Start nodes with other times of `[raft]`: those that the fault names."""
+        """Kill nodes, and start them again at the fault's end with the times of `[raft]` that its argument `to`
+        names."""
 
         def change(process: Process) -> bool:
             times = fault.word("to")
@@ -152,7 +153,7 @@ class Nemesis:
         return self._each(fault, change)
 
     def _version(self, fault: PlannedFault) -> bool:
-        """Start nodes as the build before, or as this one."""
+        """Kill nodes, and start them again at the fault's end as the build that its argument `to` names."""
 
         def change(process: Process) -> bool:
             process.kill()
@@ -242,7 +243,7 @@ class Nemesis:
         return self._each(fault, flip)
 
     def _may_lose(self, node_id: str) -> bool:
-        """True if all other nodes' disks are sound, so that this node's disk may be damaged or emptied."""
+        """True if this node's disk may be damaged or emptied, because no other node's disk is in doubt."""
         for other in sorted(self._wiped):
             node = self._world.processes[other].node
             if node is not None and node.group.raft.role not in ("learner",) and node.group.caught_up():

@@ -1,4 +1,5 @@
-"""Times of `[raft]` that faults set: a node gets other ones when it is started again, so nodes differ meanwhile."""
+"""Times of `[raft]` that faults set. A node uses them from its next start on, so nodes of one cluster may have
+different times."""
 
 from __future__ import annotations
 

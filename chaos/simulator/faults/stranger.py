@@ -9,8 +9,8 @@ There are three kinds, by what they know:
 
 The first two may come at any time. A stranger that knows the cluster id can speak as a member that is not connected
 (docs/guarantees.md, A8). So it comes only while every member is connected with every other, and speaks in the name of
-such a member. It leaves before any fault strikes. A node without a cluster id believes any peer that founds with it. So
-no stranger comes to such a node.
+such a member. It leaves before any fault is put on. A node without a cluster id believes any peer that offers to found
+a cluster with it. So no stranger comes to such a node.
 
 The frames are those of `make fuzz-frames` (chaos/plan/draw_frames.py).
 """
@@ -51,15 +51,16 @@ class Strangers:
         self._calm = False
 
     def come(self, node_id: str, knows: str, for_s: float) -> bool:
-        """Let a stranger with this knowledge talk to the node for `for_s` seconds. False if it may not come now."""
+        """Let a stranger with this knowledge talk to the node for `for_s` seconds. False if a stranger with this
+        knowledge may not come now (see the module)."""
         if knows == CLUSTER and not self._whole():
             return False
         self._knock(node_id, knows, self._world.now_s + for_s)
         return True
 
     def leave(self) -> None:
-        """Reset the connections of strangers that know the cluster id. Call it before anything happens to the
-        cluster."""
+        """Reset the connections of strangers that know the cluster id. Call it before a fault is put on the cluster,
+        and when a process has ended."""
         for socket in list(self._knowing):
             socket.reset()
         self._knowing.clear()

@@ -28,7 +28,7 @@ LATELY_S: Final = 20.0
 
 
 def risen(world: World) -> bool:
-    """True if all nodes run, and are at the newest level of this build."""
+    """True if all nodes run, and each has applied the newest level of this build."""
     nodes = world.nodes()
     return len(nodes) == len(world.ids) and all(node.group.machine.level == LEVELS[1] for node in nodes.values())
 
@@ -61,8 +61,8 @@ class Upgrade:
                 self.change(process, older=False)
 
     def change(self, process: Process, *, older: bool) -> None:
-        """Set the build for the next start of this process, which is down. The build before also gets times of `[raft]`
-        that it may have."""
+        """Set the build for the next start of this process, which is down. If the process has times of `[raft]` that
+        the build before may not have, it gets the usual ones."""
         if process.older:
             self._was_older_s[process.id] = self._world.now_s
         if older and not may_be_older(process.config.raft.election_min_ms):
@@ -70,8 +70,8 @@ class Upgrade:
         process.older = older
 
     def refused(self, end: End) -> bool:
-        """True if a node of the build before ended because its disk or log has something newer. Then its next start is
-        as this build."""
+        """True if a node of the build before ended because its disk or log has something that only this build reads. If
+        so, its next start is as this build."""
         process = self._world.processes[end.node]
         refused = process.older and self.raised and is_refusal(end.error)
         if refused:

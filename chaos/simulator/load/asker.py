@@ -1,5 +1,6 @@
 """Clients that ask about messages, and change them, at the moments when a true answer is hardest. Such moments are
-around retries and the ends of leases, after changes of leader, and during a request of several entries.
+around retries and the ends of leases, after changes of leader, and while a request that needs several entries is under
+way.
 
 The history gets their answers unchanged. chaos/check/message/answers.py compares them with the truth.
 """
@@ -84,7 +85,7 @@ AT_ONCE: Final = 2
 
 class Asker:
     """The asker of a run. Only a run whose plan has `skew` (clocks apart) has one. It hears every event of the history,
-    and chooses its moments by them."""
+    and asks and changes at moments that follow from the events."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
         self._world, self._history, self._changer, self._plan = world, history, changer, plan
@@ -109,7 +110,7 @@ class Asker:
         return self._accounts.in_flight + self._tally.in_flight
 
     def begin(self) -> None:
-        """Begin with the load: ask and change, redrive and count."""
+        """Begin to ask about messages, to change them, to redrive and to count. Call it when the load begins."""
         self._over = False
         for fault in self._plan.faults:
             if fault.kind in ENDS_TERM:
@@ -119,7 +120,7 @@ class Asker:
         self._tally.begin()
 
     def end(self) -> None:
-        """End with the load: ask and change nothing more, until `account`."""
+        """Stop asking about messages and changing them. Call it when the load ends. Only `account` asks after that."""
         self._over = True
         self._tally.end()
 
@@ -155,8 +156,8 @@ class Asker:
                 self._runner.after(SOON_S * self._chance.random(), self._keep, message)
 
     def _leader_begins(self) -> None:
-        """Ask about messages that may be in doubt: those handed over last, above all the new ones, and some that wait
-        for a consumer."""
+        """Ask about messages that may be in doubt, or cancel or move them. These are some that were handed over last,
+        and some that wait for a consumer. A message that was new at its hand-over is mostly cancelled."""
         for message, is_new in self._handed_over_lately():
             ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
             within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
@@ -169,7 +170,8 @@ class Asker:
             self._runner.after(LATER_S * self._chance.random(), self._changer.cancel, message)
 
     def _leader_ends(self) -> None:
-        """Cancel messages that the leader handed over last, perhaps without a record in the log."""
+        """Cancel a share of the messages that were handed over within LAST_MS before now, perhaps without a record in
+        the log."""
         since_ms = self._history.now()[0] - LAST_MS
         names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
         for name in names:
@@ -198,7 +200,8 @@ class Asker:
                 self._runner.after(max(0, wait_ms) / 1000, ask, message)
 
     def _handed_over_lately(self) -> list[tuple[Answered, bool]]:
-        """Some messages whose hand-over may have left no record, each with True if it was new then."""
+        """Some messages whose hand-over may have left no record, each with True if it was acknowledged within NEW_MS
+        before that hand-over."""
         since_ms = self._history.now()[0] - LATELY_MS
         begun_ms = {begun.message_id: begun.mono_ms for begun in self._lately if begun.mono_ms > since_ms}
         names = self._chance.sample(sorted(begun_ms), min(AT_CHANGES, len(begun_ms)))

@@ -34,8 +34,8 @@ EVER: Final = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 
 class Call(Generic[T]):
-    """A call that a task awaits. `begin(done)` begins it. `done(result)` lets the task go on, within the same step of
-    virtual time."""
+    """A call that a task awaits. `begin(done)` begins the call. Its owner calls `done(result)` once there is a result:
+    then the task goes on, within the same step of virtual time."""
 
     def __init__(self, begin: Callable[[Callable[[T], None]], None]) -> None:
         self.begin = begin
@@ -96,7 +96,7 @@ class PortClient:
         leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> Outcome[T]:
-        """Make any call of the port. See `chaos.simulator.world.client.Client.call`."""
+        """Make a call of the node's service port (api.port). See `chaos.simulator.world.client.Client.call`."""
         more = {"label": label, "pulls": pulls, "leader": leader, "timeout_s": timeout_s}
         return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
 
@@ -121,11 +121,12 @@ class PortClient:
         return await self.call(lambda port: port.ack(topic, receipts, ANONYMOUS), "ack")
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Give messages back, to come again after `delay_ms`. Return one result for each receipt."""
+        """Nack the deliveries of these receipts, so that the messages are due again after `delay_ms`. Return one result
+        for each receipt."""
         return await self.call(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), "nack")
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Let leases end `lease_ms` from now. Return one result for each receipt."""
+        """Let the leases of these receipts end `lease_ms` from now. Return one result for each receipt."""
         return await self.call(
             lambda port: port.extend(topic, receipts, lease_ms=lease_ms, principal=ANONYMOUS), "extend"
         )
@@ -177,7 +178,7 @@ def request_of(offer: Offer) -> MessageIn:
 
 
 def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
-    """The outcome of one message of a request."""
+    """The outcome of the message at this row of a schedule request's result."""
     if result.status[row] == FAILED:
         found = refusal(result.problems[row].code)
         return found if found.not_done else Outcome("unknown", None, found.code)

@@ -32,8 +32,8 @@ ALL_BACK_SHARE: Final = 0.08
 
 
 def consumer(world: World, history: History, probe: Probe, node_id: str, topic: str, *, asks: bool = False) -> Consumer:
-    """A consumer of one topic at one node. With `asks` it extends and gives back more often, and gives a share of its
-    responses back as a whole."""
+    """A consumer of one topic at one node. With `asks` (a run with an Asker) it extends and nacks more often, and nacks
+    all messages of some pulls."""
     behaviour = ConsumerBehaviour(
         fates=ASKED_FATES if asks else FATES,
         lease_ms=LEASE_MS,

@@ -1,4 +1,4 @@
-"""Compares a leader's dispatch with its dispatch state."""
+"""Compares the units that a leader has dispatched with those that its dispatch state counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from storage.wheel.slot import DueUnits
 
 
 class Dispatched:
-    """The units that entries of one term made, with which of them the leader has dispatched. `left_out` compares them
-    with a dispatch state."""
+    """Keeps the units that entries of one term made, and which of them the leader has dispatched. `left_out` compares
+    both with a dispatch state."""
 
     def __init__(self, group: Group, leader_term: LeaderTerm) -> None:
         self._group = group
@@ -53,8 +53,8 @@ class Dispatched:
 
     @free
     def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
-        """(position, due_ms) of the open units due before slot `tick`, of entries up to `applied_index`, that were not
-        dispatched. Each is returned once."""
+        """(position, due_ms) of each open unit that a dispatch state counts and the leader did not dispatch. The state
+        counts units due before slot `tick`, of entries up to `applied_index`. Each is returned once."""
         later: list[tuple[int, int, int]] = []
         left: list[tuple[int, int]] = []
         while self._pending and self._pending[0][0] < tick * MS_PER_TICK:

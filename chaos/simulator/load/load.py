@@ -104,13 +104,13 @@ class Producer:
         history.listen(self._see)
 
     def begin(self) -> None:
-        """Start offering."""
+        """Start to offer messages."""
         self._over = False
         self._begun_s = self._world.now_s
         self._next()
 
     def end(self) -> None:
-        """Stop offering."""
+        """Offer no more messages."""
         self._over = True
 
     def _see(self, event: Event) -> None:

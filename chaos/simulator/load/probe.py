@@ -61,7 +61,7 @@ class Probe:
         world.after(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop looking for nodes that are sure to lead."""
         self._over = True
 
     def watch(self, node_id: str, group: Group) -> None:
@@ -155,7 +155,7 @@ class Probe:
 
     @free
     def _settled(self, group: Group, batch: SettleBatch) -> None:
-        """Record what an entry did to messages, except leases."""
+        """Record what an entry did to messages (`Settled`). Leases are left out."""
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
@@ -369,7 +369,8 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
 
 
 def _known_since_s(group: Group) -> float:
-    """The monotonic second at which the leader heard the oldest of the facts that bound its clock."""
+    """The monotonic second at which the leader heard the oldest of the other clocks' times by which it bounds its own
+    clock."""
     skew, now_s = group.skew, group.clock.monotonic()
     told_s = skew.known.at_s if skew.known is not None else now_s
     return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

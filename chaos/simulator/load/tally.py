@@ -24,7 +24,8 @@ TOPICS: Final = (PULL, PUSH, STRICT_PULL, STRICT_PUSH, IDLE)
 
 
 class Tally:
-    """The counts of a run with an asker. `sum_up` asks for the sums."""
+    """Counts the open messages of topics while a load runs. Only a run with an Asker has one. `sum_up` asks for the
+    ledger's sums."""
 
     def __init__(self, world: World, history: History) -> None:
         self._history = history
@@ -38,7 +39,7 @@ class Tally:
         return self._accounts.in_flight
 
     def begin(self) -> None:
-        """Count now and then."""
+        """Begin to count the open messages of a drawn topic, every EVERY_S on average."""
         self._caller.runner.start(self._count())
 
     def end(self) -> None:

@@ -1,5 +1,5 @@
-"""Receivers of a load's webhooks. Most requests are answered well. The others meet one of the ways in which receivers
-fail."""
+"""Receivers of a load's webhooks. Most requests are answered 200 at once. The others are answered late, with an error,
+or not at all."""
 
 from __future__ import annotations
 

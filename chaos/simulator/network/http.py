@@ -1,4 +1,4 @@
-"""Requests in HTTP to a simulated node: those that another node sends, and those that a test writes.
+"""Answers HTTP requests to a simulated node: those that another node sends, and those that a test writes.
 
 The real routes of `api.http.server` answer them. The routes get an object that looks like aiohttp's request, as far as
 they read it. Only the parser and the socket are left out.
@@ -21,7 +21,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class _Body:
-    """The body of a request, all of it there from the start."""
+    """The body of a request. All of it is there from the start."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -47,7 +47,7 @@ class _Connection:
         self.written = bytearray()
 
     def is_closing(self) -> bool:
-        """False: it stays open."""
+        """Return False: the connection stays open."""
         return False
 
     def write(self, data: bytes) -> None:
@@ -55,7 +55,7 @@ class _Connection:
         self.written += data
 
     def get_extra_info(self, _: str) -> None:
-        """None: there is no socket to tell of."""
+        """Return None, because there is no socket behind this connection."""
 
     def goes_on(self) -> bool:
         """See api.http.connection."""
@@ -65,17 +65,17 @@ class _Connection:
         """Do nothing: the body is here already."""
 
     def unwatched(self) -> bool:
-        """False: its client stays."""
+        """Return False: the client of a simulated request never leaves early."""
         return False
 
     def wait(self, _: Callable[[], None]) -> None:
-        """Do nothing: no other connection ever needs the room of this one."""
+        """Do nothing: a simulated connection is never closed to make way for another one."""
 
     def waited(self) -> None:
         """See api.http.connection."""
 
     def has_left(self) -> bool:
-        """False: its client stays."""
+        """Return False: the client of a simulated request never leaves early."""
         return False
 
 
@@ -96,7 +96,7 @@ class _Incoming:
 
 
 class Routes:
-    """The HTTP routes of one node. They answer by its port."""
+    """The HTTP routes of one node. They answer by calls of its port (api.port)."""
 
     def __init__(self, port: Port) -> None:
         self._server = Server(port, ROUTES)

@@ -38,8 +38,8 @@ RESET_SHARE = 0.2
 
 class Socket:
     """One end of a connection. `attach` sets the callbacks for pieces and for the end. `run(callback, *args)` calls
-    them on the loop of the socket's owner. If `drained` is set, it is called for each piece from here that arrives at
-    the other end."""
+    them on the loop of the socket's owner. If `drained` is set, it is called each time that a piece sent from this end
+    arrives at the other end."""
 
     __slots__ = (
         "_early",
@@ -99,13 +99,13 @@ class Socket:
             self.network.carry(self, data, size)
 
     def finish(self) -> None:
-        """Close once everything sent has arrived. `lost` is not called here."""
+        """Close this end, once everything that it has sent has arrived. `lost` is not called here."""
         if not self.closed:
             self.network.carry(self, _END, 0)
             self.closed = True
 
     def reset(self) -> None:
-        """Close at once, and drop all pieces that wait for a cut link. `lost` is not called here."""
+        """Close this end at once, and drop all its pieces that wait for a cut link. `lost` is not called here."""
         if not self.closed:
             self.closed = True
             self._drop_stuck()
@@ -141,7 +141,7 @@ def _nothing() -> None:
 
 
 class _Host:
-    """A machine: if it is up, and the listeners and sockets of its process."""
+    """A machine: if its power is on (`up`), and the listeners and sockets of its process."""
 
     def __init__(self) -> None:
         self.up = True
@@ -171,11 +171,12 @@ class Network:
     # -- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing get from `source` to `target`. The other way is another link."""
+        """Let no piece get from `source` to `target`. The way back is another link, and stays as it is."""
         self._cut[source, target] = None
 
     def heal(self, source: str, target: str) -> None:
-        """Let pieces get from `source` to `target` again. Pieces that waited arrive within two retransmission times."""
+        """Let pieces get from `source` to `target` again. Pieces that waited for the link arrive within two
+        retransmission times (RETRANSMIT_S)."""
         self._cut.pop((source, target), None)
         for socket in list(self._host(source).sockets):
             if socket.peer.host == target and socket.overdue:
@@ -307,7 +308,8 @@ class Network:
         scheduler.at(at_s, self._arrive, socket)
 
     def _arrive(self, socket: Socket) -> None:
-        """Let the first piece that has not arrived yet arrive, or wait if the link is cut."""
+        """Give the first piece of this socket that has not arrived yet to the other end. If the link is cut, the piece
+        waits."""
         if (socket.host, socket.peer.host) in self._cut or socket.overdue:
             socket.overdue += 1
         elif socket.queue:

@@ -1,4 +1,4 @@
-"""A simulated connection as asyncio gives one to a protocol, and the way in which a node dials one."""
+"""A simulated connection with the methods of an asyncio transport, and the calls by which a node dials one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024
 
 
 class StreamTransport(asyncio.Transport):
-    """A socket as asyncio gives it to a protocol: bytes in order, `connection_lost` at the end."""
+    """An asyncio transport over a simulated socket: its protocol gets the bytes in order, and `connection_lost` at the
+    end."""
 
     def __init__(self, socket: Socket, loop: SimLoop) -> None:
         super().__init__()
@@ -62,7 +63,8 @@ class StreamTransport(asyncio.Transport):
             view = view[count:]
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send the bytes. Tells the protocol to stop writing if too many have not arrived."""
+        """Send the bytes. Tells the protocol to stop writing if more than KERNEL_BYTES and HIGH_BYTES together have not
+        arrived."""
         if self._closing:
             return
         self._socket.send(bytes(data), len(data))
@@ -98,11 +100,11 @@ class StreamTransport(asyncio.Transport):
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes the kernels have not taken."""
+        """How many bytes beyond KERNEL_BYTES have not arrived yet."""
         return max(0, self._socket.queued_bytes - KERNEL_BYTES)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """The peer's name."""
+        """The peer's address, for the name that asyncio has for it; the default for any other name."""
         return (self._socket.peer.host, 0) if name == "peername" else default
 
 

@@ -51,7 +51,7 @@ class SimTransport(AsyncTransport):
         return as_older(said) if self._older else said
 
     async def start(self) -> None:
-        """Listen and dial."""
+        """Listen for connections, and dial the other members."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self._network.listen(
@@ -62,7 +62,7 @@ class SimTransport(AsyncTransport):
         self._begin()
 
     async def close(self) -> None:
-        """Stop listening, close all connections."""
+        """Stop listening, and close all connections."""
         self._network.unlisten(self._listen)
         await super().close()
 

@@ -20,8 +20,9 @@ from node.runtime.clock import NodeClock
 class WorkingClock(NodeClock):
     """A clock that counts the work of the running step (cost.py). Virtual time stands still within a step. This clock's
     monotonic time goes on by what the step was charged so far, so that code can end a slice of work by time. It never
-    goes back, because after the step the node does nothing for as long. All parts of a node must use the same clock. In
-    seed 12191 this clock stamped heartbeats, and their echoes were compared with a clock that stood still."""
+    goes back, because after the step the node does nothing until the charged time has passed. All parts of a node must
+    use the same clock. In seed 12191 they did not: this clock stamped heartbeats, and their echoes were compared with a
+    clock that stood still."""
 
     def monotonic(self) -> float:
         """See NodeClock."""

@@ -71,8 +71,8 @@ BOUNDS: Final = (
 
 
 class Meter:
-    """The charges of one loop, or of the jobs of its threads, since the last `take`. `weight` says how many rows one
-    row stands for (see the module)."""
+    """The charges of one loop, or of the jobs of its threads, since the last `take`. `weight` says how many rows of a
+    real hour one row of the world stands for (see the module)."""
 
     running: ClassVar[Meter | None] = None
     """The meter of the step or job that runs now. None: nothing is charged."""
@@ -96,8 +96,8 @@ class Meter:
         self.charge(f"bytes of {path.rpartition('/')[2]}", us)
 
     def take(self) -> tuple[float, dict[str, float]]:
-        """Return the seconds that are owed, and the milliseconds of each kind of work, the dearest first. Set them to
-        zero."""
+        """Return the seconds that were charged since the last `take`, and the milliseconds of each kind of work, the
+        dearest first. Set both to zero."""
         owed_s, by = self.owed_us / 1e6, {what: us / 1000 for what, us in self.by.most_common()}
         self.owed_us = 0.0
         self.by.clear()
@@ -111,7 +111,7 @@ def owed_s() -> float:
 
 
 def free(call: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a call that is not a node's work: its work is not charged."""
+    """Wrap a call of the simulator, so that nothing that it does is charged to the node that runs."""
 
     @functools.wraps(call)
     def carried_out(*args: P.args, **kwargs: P.kwargs) -> T:

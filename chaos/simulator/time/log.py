@@ -1,4 +1,4 @@
-"""Keeps the nodes' log in memory, with the time and the node, to explain a failing seed."""
+"""Keeps the newest log lines of all nodes in memory, each with its time and node, to explain a failing seed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NAMES = ("hourwheel", "api", "asyncio", "aiohttp")
 
 
 class Log(logging.Handler):
-    """Keeps the log lines of this process from `begin` to `end`, instead of printing them. Only one may do so at a
-    time. `now` returns the world's true time in seconds."""
+    """Keeps the newest KEPT log lines of this process from `begin` to `end`, instead of printing them. Only one Log may
+    do so at a time. `now` returns the world's true time in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()

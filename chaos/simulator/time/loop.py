@@ -54,7 +54,8 @@ class TimeStandsStill(Exception):
 
 
 class Gone(BaseException):
-    """The process ended here: kill, power cut or crash. No Exception, so that no code catches it and goes on."""
+    """Raised in the code of a simulated process that ended by a kill, power cut or crash. It is a BaseException, so
+    that no `except Exception` catches it and goes on."""
 
 
 class Scheduler:
@@ -67,7 +68,7 @@ class Scheduler:
         self._number = 0
 
     def at(self, time_s: float, call: Callable[..., object], *args: Any) -> None:
-        """Make the call at that time, now if it has passed."""
+        """Make the call at this true time, or now if that time has passed."""
         self._number += 1
         heapq.heappush(self._heap, (time_s if time_s > self.now else self.now, self._number, call, args))
 
@@ -142,7 +143,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._clock.monotonic()
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """Call in this turn, or in one that begins now."""
+        """Call the callback in the turn that runs now, or in one that begins once the node does not rest for a
+        charge."""
         handle = asyncio.Handle(callback, args, self, context)
         if not self.dead:
             self._ready.append(handle)
@@ -229,14 +231,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report what asyncio would log."""
+        """Pass what asyncio would log to `complain`."""
         if not self.dead:
             self._complain(context)
 
     # -- called by the world
 
     def arrive(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a call from outside in a turn of its own, or when the node wakes."""
+        """Run a call from outside, such as arrived bytes, in the next turn, or when a paused node wakes."""
         if self.dead:
             return
         if self.paused:
@@ -247,8 +249,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._turn()
 
     def job(self, run: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run a thread's job: `run` takes effect at one moment of its time. At the end `tell(result, error)` runs on
-        the loop."""
+        """Run a thread's job: `run` is called at one moment within the drawn time of the job. At the end `tell(result,
+        error)` runs on the loop."""
         if self.dead:
             return
         self._job_number += 1
@@ -301,9 +303,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return jobs
 
     def bury(self) -> None:
-        """Close the coroutines of a dead loop, so that the garbage collector does not close one later, with a noise.
-
-        On the way out the disk and the network refuse them everything, and no timer ever comes.
+        """Close the coroutines of a dead loop, so that the garbage collector does not close one later and print a
+        warning. On the way out the disk and the network refuse them everything, and no timer ever comes.
         """
         assert self.dead, "bury the dead"
         assert not self._turning, "a callback of it still runs"

@@ -11,8 +11,8 @@ KEPT = 2_000
 
 
 class Trace:
-    """Notes of (time, node, what). `now` is true time. Notes are texts and numbers, never things that print an
-    address."""
+    """Notes of (time, node, what). `now` is true time. Notes are texts and numbers, never objects whose text has a
+    memory address."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.count = 0

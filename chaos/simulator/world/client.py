@@ -92,7 +92,7 @@ class Client:
         self._idle.append(socket)
 
     def told(self, label: str, outcome: Outcome[Any]) -> None:
-        """Note the outcome of a call in the trace."""
+        """Note the outcome of a call of this client in the trace."""
         self._trace.note(self.name, label, outcome.kind, outcome.code)
 
 

@@ -1,4 +1,4 @@
-"""The outside of a simulated node: node.environment.Environment on virtual time.
+"""All that a simulated node sees of the world: node.environment.Environment on virtual time.
 
 As much as possible is the real code. The Raft transport with its greetings, pings and back-off runs over simulated
 sockets. So does the forwarder, with its waits for a leader and the time that it leaves to a former one. The listener,
@@ -118,7 +118,8 @@ class SimWriter:
 
     def close(self) -> None:
         """See Writer. The Sync under way takes effect, as if its thread were waited for, and its error is dropped. On a
-        dead loop it does not: the process was killed, and this call comes only because its coroutines are closed."""
+        dead loop the Sync takes no effect: the process was killed, and this call comes only because its coroutines are
+        closed."""
         self._written = None
         if self._under_way is not None and not self._loop.dead:
             with suppress(DiskFailed):
@@ -289,7 +290,8 @@ class SimServing:
 
 
 def _receipts(deliveries: Sequence[Delivery]) -> bytes:
-    """The answer's body to a pull, as far as a node that passed the pull on reads it when the client has gone."""
+    """The JSON body of the answer to a pull, with the receipts only. A node that passed the pull on reads them if its
+    client has left, to give the messages back."""
     return msgspec.json.encode({"messages": [{"receipt": each.receipt} for each in deliveries]})
 
 

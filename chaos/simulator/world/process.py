@@ -59,8 +59,8 @@ class End:
 
 @dataclass(slots=True)
 class Surroundings:
-    """The parts that all machines of a world share, and the calls by which the world hears of groups, ends and charged
-    steps."""
+    """The parts that all machines of a world share. The calls `on_...` tell the world of a new group, of the end of a
+    process, and of a charged step."""
 
     scheduler: Scheduler
     network: Network
@@ -267,7 +267,7 @@ class Process:
         await node.run()
 
     def _over(self, incarnation: _Incarnation, error: BaseException | None) -> None:
-        """End the incarnation, because its node has ended: without an error by a stop, with one by a failure."""
+        """End the incarnation, because its node has ended: by a stop if `error` is None, otherwise by a failure."""
         if not incarnation.over:
             self.failure = error
             self._end(incarnation, "stop" if error is None else "failure", error)

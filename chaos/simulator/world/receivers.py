@@ -169,9 +169,9 @@ class _Line:
 
 
 class SimPushClient:
-    """Does what node.push_wire.client does, on simulated sockets. It keeps connections for later attempts. One timeout
-    covers an attempt from its begin to its answer. `may_send` is asked once a connection stands, and `ended` gets each
-    outcome."""
+    """Sends pushes over simulated sockets, with the interface of the client in node.push_wire.client. It keeps
+    connections for later attempts. One timeout covers an attempt from its begin to its answer. `may_send` is asked once
+    a connection stands, and `ended` gets each outcome."""
 
     def __init__(
         self,

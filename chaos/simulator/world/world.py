@@ -163,8 +163,8 @@ class World:
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
     def _apart(self, node_id: str, drawn: Random) -> tuple[float, float]:
-        """(offset in seconds, error of the crystal in ppm) of a host without a fault. The offset is mostly at the edge.
-        The crystal's error makes the offset smaller, never larger.
+        """(offset in seconds, error of the crystal in ppm) of a host without a fault. In three of four cases the offset
+        is the largest allowed one, ahead or behind. The crystal's error makes the offset smaller, never larger.
 
         With odd seeds n1 is ahead and n2 behind: in some storms leadership goes from one to the other
         (chaos/plan/draw_answers.py).
