@@ -85,7 +85,8 @@ class Skew:
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
         """Return the median of all clocks, in ms ahead of ours. They are our own, those in `heard_ms`, and one for each
-        other voter. That one counts as the last known median less `known_less_ms`."""
+        other voter. That one counts as the last known median less `known_less_ms`. If no median is known, see
+        `median_ms`."""
         if not self._clock.leading:
             return 0.0
         offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()

@@ -82,7 +82,7 @@ def may_be_handed_over(hour_messages: HourMessages, moment_ms: int) -> bool:
 def hand_over_time(hour_messages: HourMessages, moment_ms: int) -> HandOverTime:
     """Return the time in which the messages can have been handed over. It begins BEFORE_MS before the first of them
     fell due. It begins earlier if a clock that was set back wrote an earlier settle record. It ends AFTER_MS after the
-    last message ended, or at `moment_ms` if one has not ended."""
+    last message ended. It ends at `moment_ms` if that is earlier, or if a message has not ended."""
     settled_ms = np.concatenate([hour_messages.trail.settles["at_ms"], hour_messages.abroad["at_ms"]])
     due_ms = np.concatenate([hour_messages.trail.units["due_ms"], hour_messages.places["due_ms"]])
     earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))

@@ -111,8 +111,8 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Hand-overs that failed, and the leader's decision for each. RETRY and AGAIN: another attempt at `due_ms`; after
-    AGAIN the retry policy does not count the failed one. DEAD: no further attempt.
+    """Hand-overs that failed, and the leader's decision for each. RETRY: another attempt at `due_ms`. AGAIN: the same,
+    but the retry policy does not count this hand-over, because it never began. DEAD: no further attempt.
     """
 
     position: U64

@@ -10,8 +10,8 @@ The node's own data stays untouched until the whole snapshot is there, synced an
 (storage/directory/snapshot_install.py). An error before that ends this try with a line in the log, and the leader
 offers again. Such an error is a piece that stays damaged, another cluster's manifest, or too little space.
 
-At the end `ready` is called on the loop, and ends the node. The node puts the new data in place by one rename and
-starts again (node/upkeep/snapshot.py).
+At the end `ready` is called on the loop, and ends the group. The node puts the new data in place by one rename and
+opens the group again (node/upkeep/snapshot.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SnapshotFetcher:
       called again. Runs in a thread while nothing is fetched.
     - `remove()` removes a part of the data that earlier snapshots replaced. It returns True if there is more. Runs in a
       thread before anything is fetched.
-    - `ready(install, manifest)` ends the node, which then takes the whole snapshot over.
+    - `ready(install, manifest)` ends the group. The node then takes the whole snapshot over.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class SnapshotFetcher:
         if not self._group.may_install(peer, offer["term"], self.index):
             raise Gone("the log goes on without it")
         self._ready(install, manifest)
-        await asyncio.Event().wait()  # the node ends, and this task with it
+        await asyncio.Event().wait()  # the group ends, and this task with it
 
     async def _manifest(self, peer: str, offer: Message) -> Manifest:
         parts: list[bytes] = []

@@ -7,7 +7,7 @@ leader                                            follower
   offer (number, index, bytes)          ------->    opens a directory for it (fetch.py)
   <-------  pull (file, offset, size, the part of the piece that it has)
   piece (the rest of it, with its checksum)  --->   one at a time, until all are there
-                                                    verifies, switches by one rename, starts again
+                                                    verifies, switches by one rename, opens again
   its log matches at the index: the pin is released; the journal from there on is kept until the follower
   has caught up
 ```

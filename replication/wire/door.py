@@ -96,8 +96,8 @@ class Door:
     def knock(self, connection: Connection, said: Hello, own: Hello) -> None:
         """Take a new connection whose hello `said` is acceptable. `own` is this node's hello.
 
-        Admit it at once if its peer has no other connection. Otherwise ping the other one first, and decide after
-        CONTEST_S.
+        Admit it at once if no other connection keeps it from its place. Otherwise ping that other one first, and decide
+        after CONTEST_S.
         """
         holder = self._holder(said, own)
         if holder is None:
