@@ -1,9 +1,8 @@
-"""Everything outside a node that it touches: clocks, chance, the disk, its thread, its sockets. One object makes all of
-it.
+"""Everything outside a node that it touches: clocks, random numbers, the disk, the journal's thread, its sockets. An
+`Environment` makes all of it.
 
-`Environment` makes the real parts. The simulator (chaos/simulator) puts another environment in its place and drives the
-whole node, unchanged, on virtual time. So every part that reaches outside a node is made here. No other file in `node`
-may make one.
+The simulator (chaos/simulator) puts another environment in its place and drives the whole node, unchanged, on virtual
+time. So every part that reaches outside a node is made here. No other file in `node` may make one.
 """
 
 from __future__ import annotations
@@ -41,10 +40,11 @@ class Serving(Protocol):
 
 
 class Environment:
-    """Makes the real parts. Each is made once for a node, when the node is opened."""
+    """Makes the real parts of a node. Parts of the whole process are made once. Parts of a group are made each time
+    that the group is opened."""
 
     def clock(self) -> NodeClock:
-        """Make the node clock, from the wall clock and the monotonic clock of the machine."""
+        """Make the node clock, from the wall clock and the monotonic clock of the computer."""
         return NodeClock()
 
     def disk(self) -> Disk:
@@ -52,11 +52,11 @@ class Environment:
         return Disk()
 
     def entropy(self) -> Entropy:
-        """Make the source of chance."""
+        """Make the source of random numbers."""
         return Entropy()
 
     def boot(self) -> int:
-        """Return a number that names this boot of the machine."""
+        """Return a number that names this run of the computer's kernel, from one boot to the next."""
         return read_boot(self.disk(), self.entropy())
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
@@ -75,20 +75,19 @@ class Environment:
     def push_client(
         self, allow: Iterable[str], now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
     ) -> Client:
-        """Make the connections to receivers of webhooks. They may go to public addresses, and to the networks in
-        `allow`."""
+        """Make the client that sends webhooks. It may connect to public addresses, and to the networks in `allow`."""
         return PushClient(Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
-        """Return the push wire as groups call it: here the wire itself."""
+        """Return the interface by which groups call the push wire. Here it is the push wire itself."""
         return wire
 
     def fronted(self, port: GroupPort) -> GroupPort:
-        """Return the group as the front calls it: here its port itself."""
+        """Return the interface by which the front calls a group. Here it is the group's own port."""
         return port
 
     def watchdog(self, held_ms: int) -> Watchdog:
-        """Make the watchdog of the event loop. It notices if a callback holds the loop for longer than `held_ms`."""
+        """Make the watchdog of the event loop. It notices if a step holds the loop for longer than `held_ms`."""
         return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:

@@ -50,7 +50,7 @@ Opened = Callable[[Group], None]
 
 
 class Node:
-    """The parts of one process. `run` serves until `life` ends. `groups` has the open groups by number."""
+    """The parts of one node's process. `run` serves until `life` ends. `groups` has the open groups by number."""
 
     def __init__(
         self,
@@ -109,8 +109,8 @@ class Node:
         )  # fmt: skip
 
     def _lead_elsewhere(self, place: Place) -> None:
-        """Make the way from here to the group's leader on another node, and the way from other nodes to the group
-        here."""
+        """Make two ways for calls of a group. One leads from this node to the group's leader on another node. The other
+        leads from other nodes to the group on this node."""
         served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
         wire = PeerWire(lambda: place.status, served.answer)
         to_leader = ToLeader(lambda: place.status, lambda: place.port, wire, self.clock.monotonic)
@@ -124,7 +124,7 @@ class Node:
         )
 
     def _open(self, number: int) -> None:
-        """Open a group. No part calls it before `_attach`."""
+        """Open a group. No other part calls it before `_attach`."""
         receivers = self.outside.receivers(self.push_wire)
         peers = self._peers[number]
         group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
@@ -145,7 +145,7 @@ class Node:
     # -- life
 
     async def run(self) -> None:
-        """Serve until `life` ends, or a group does. Raises the failure or the verdict that ended it."""
+        """Serve until `life` ends, or a group ends for good. Raises the failure or the verdict that ended it."""
         self.life.begin()
         http: Serving | None = None
         keeping: list[asyncio.Task[None]] = []
@@ -178,7 +178,7 @@ class Node:
 
     async def _keep(self, number: int) -> None:
         """Serve a group until it ends for good. Each time it has fetched a snapshot, close it and open it again. Raises
-        the error of an opening that failed."""
+        the error if it cannot be opened."""
         while True:
             group = self.groups[number]
             await group.until_ended()

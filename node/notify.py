@@ -23,8 +23,8 @@ _BEATS: int = 3
 
 
 class Notifier:
-    """Sends notices to the service manager. If no manager set NOTIFY_SOCKET, it sends nothing. A failure to send is
-    ignored."""
+    """Sends notices to the service manager. Without NOTIFY_SOCKET in the environment it sends nothing. An error in
+    sending is ignored."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -34,7 +34,7 @@ class Notifier:
         """How often WATCHDOG is due, seconds. 0: never."""
 
     def tell(self, *lines: str) -> None:
-        """Send these lines, such as `READY=1`. Never blocks."""
+        """Send these lines as one notice, such as `READY=1`. Never blocks."""
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
@@ -56,7 +56,8 @@ class Announced(Environment):
         self._notifier = notifier
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """Start the HTTP server, and tell the manager. Raises api.http.listening.ListenFailed."""
+        """Start the HTTP server, and then send READY=1 to the service manager. Raises
+        api.http.listening.ListenFailed."""
         serving = await super().serve(port, host, listen_port)
         self._notifier.tell("READY=1")
         return serving

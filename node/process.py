@@ -24,7 +24,7 @@ SWITCH_S = 0.0005
 
 
 async def run(config: Config) -> None:
-    """Run one node until SIGTERM or SIGINT. If an error ends the node, raise that error."""
+    """Run one node until SIGTERM or SIGINT. If an error ends the node, raises that error."""
     sys.setswitchinterval(SWITCH_S)
     if missing := missing_calls():
         log.warning("for development only: this system lacks calls that Linux has", missing=missing)

@@ -130,9 +130,11 @@ class GroupDriver:
             self._step()
 
     def _arm(self) -> None:
-        """Set the timer to the time at which the group needs a step. A timer that is only a little too early stays.
+        """Set the timer to the time at which the group needs a step. The timer stays as it is if it would ring less
+        than PUT_OFF_S too early.
 
-        A follower's timer is put off by each heartbeat, and never goes off.
+        Each heartbeat that a follower hears moves its timer to a later time. So while there is a leader the timer never
+        rings.
         """
         if self._loop is None or self._closing:
             return
@@ -164,8 +166,10 @@ class GroupDriver:
             self._writer.put(sync)
 
     def _collect(self) -> Sync | None:
-        """The write that is due now, None if there is none. The caller hands it to the thread; it counts as under way
-        from here on.
+        """The next write of the journal, if one may begin now. None if there is nothing to write, if a write is under
+        way, or if the driver closes or the group has failed.
+
+        The caller hands the write to the thread. It counts as under way from here on.
         """
         if self._syncing is not None or self._closing or self.group.failure is not None:
             return None

@@ -296,8 +296,8 @@ class RaftGroup(GroupState):
 
     @property
     def _rests(self) -> bool:
-        """True if a step would find nothing to do. All committed entries are applied or wait for the disk, and all
-        changes of the leader are reported. The timer brings a step soon (`rest_s`)."""
+        """True if a step would find nothing to do. All entries that may be applied are applied, no transfer is under
+        way, and all changes of the leader are reported. And this node has a vote."""
         if self.applied_index < min(self.commit_index, self.journal.durable_index) or self._transfer.under_way:
             return False
         told = self.leader_id == self._told_leader and self.established == self.is_leader

@@ -96,7 +96,7 @@ class GroupState:
 
     @property
     def known_commit(self) -> int:
-        """The newest commit index that this node heard of. It may lack entries up to there."""
+        """The newest commit index that this node heard of. This node may not have all entries up to there."""
         return max(self._core.commit_index, self._following.leader_commit)
 
     @property

@@ -36,15 +36,15 @@ SAY_EVERY_S = 30.0
 
 
 class ClockGuard(Collector):
-    """Logs and counts trouble with clocks and with differing nodes. Housekeeping calls `watch`. It also collects the
-    skew of each peer for /metrics."""
+    """Logs and counts trouble: clocks that are off, and nodes whose states differ. Housekeeping calls `watch` every 0.5
+    s. It also gives /metrics the skew of each peer's clock."""
 
     def __init__(self, skew: Skew, group: RaftGroup, clock: NodeClock, skew_max_ms: int) -> None:
         self._skew, self._group, self._clock, self._bound_ms = skew, group, clock, skew_max_ms
         self._said_s: dict[str, float] = {}
 
     def watch(self) -> None:
-        """Log what is wrong, now and then while it lasts."""
+        """Log all trouble that there is now. Trouble that goes on is logged again after SAY_EVERY_S."""
         clock = self.clock_check()
         self._say("clock", "" if clock == "ok" else clock)
         self._say("split", self.split)
@@ -70,8 +70,8 @@ class ClockGuard(Collector):
         return str(found) if found is not None else ""
 
     def values(self) -> dict[str, float]:
-        """Return rows of node.cluster.metrics.TABLE, by name. The row of the clock is NaN while no other clock is
-        known."""
+        """Return the rows of node.cluster.metrics.TABLE about clocks and agreement, by name. How far the clock is ahead
+        is NaN while no other clock is known."""
         ahead_ms = self._skew.ahead_ms()
         return {
             "hourwheel_clock_ahead_seconds": float("nan") if ahead_ms is None else ahead_ms / 1000,
@@ -80,7 +80,7 @@ class ClockGuard(Collector):
         }
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the registry asks at registration, before there are peers."""
+        """Return nothing. The registry asks for this at registration, before there are peers."""
         return []
 
     def collect(self) -> Iterator[Metric]:

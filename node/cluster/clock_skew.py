@@ -27,8 +27,8 @@ from replication.raft.options import Peer, parted_ms
 
 
 class Skew:
-    """The clocks of one node's group, as this node knows them. Echoes from before `led_since_s` (monotonic seconds) do
-    not count. `bound_ms` is how far a clock may be off the median."""
+    """The differences between the nodes' clocks in one node's group, as this node knows them. Echoes from before
+    `led_since_s` (monotonic seconds) do not count. `bound_ms` is how far a clock may be off the median."""
 
     def __init__(self, group: RaftGroup, clock: NodeClock, bound_ms: int = STEP_MS) -> None:
         self._group = group
@@ -38,24 +38,26 @@ class Skew:
         self._found: Median | None = None
 
     def median_ms(self) -> float:
-        """Return how far the median of the nodes' clocks is ahead of ours. Only the leader knows it. Elsewhere it is 0.
+        """Return how far the median of the nodes' clocks is ahead of ours, in ms. Only the leader knows it. Another
+        node gets 0.
 
-        A peer that was not heard counts as if its clock stood at the last known median, moved on by the time since. So
-        a node whose wall clock jumped before its election knows that it is off, though another node is away. Two clocks
-        alone would not show which one is wrong.
+        A peer that was not heard in this term counts with the last known median, moved on by the time since. So a node
+        whose wall clock jumped before its election knows that it is off, though another node is away. Two clocks alone
+        would not show which one is wrong.
 
-        If the median was never known, as after all nodes were down at once:
+        The median may be unknown, as after all nodes were down at once. Then:
+
         - A peer that is down is left out. Of two clocks the lower counts: being late is bearable, being early is not.
         - A peer that is up and not heard yet counts as the lowest clock: two fast ones of five may be heard first.
         """
         return self._median()[0]
 
     def least_median_ms(self) -> float:
-        """Return the lowest value, in ms, that the true median may have ahead of our clock. The stamps of a leader are
-        bounded by it.
+        """Return a lower bound of how far the true median is ahead of our clock, in ms. A leader's stamps are held back
+        by it.
 
-        It allows for slow echoes, and for slack and age of the known median, because the first echoes of a term may
-        have been slow. It is never below the lowest clock of a majority that is heard.
+        The first echoes of a term may have been slow. So the bound allows for slow echoes, and for slack and age of the
+        last known median. It is never below the lowest clock of a majority that is heard.
         """
         now, voters = self._clock.monotonic(), self.voters
         heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
@@ -63,15 +65,15 @@ class Skew:
         return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
 
     def told_ms(self) -> tuple[int, int]:
-        """Return what a leader's heartbeats tell, in ms: how far its clock is ahead of the median, and how much farther
-        it may be."""
+        """Return the two figures in ms that a leader's heartbeats carry. One is how far its clock is ahead of the
+        median. The other is how much farther it may be."""
         median_ms, slack_ms = self._median()
         return -round(median_ms), math.ceil(slack_ms)
 
     def _median(self) -> tuple[float, float]:
         """Return `median_ms`, and how much lower the true median may be, in ms. That slack comes from the time that
-        echoes took, and from the slack of the median that was told. The age of the median does not count. Each leader
-        after this one would count it again, for a clock that is away for days."""
+        echoes took, and from the slack of the last known median. The age of that median adds nothing: each later leader
+        would add it again, for a clock that is away for days."""
         voters, known = self.voters, self.known
         heard = [peer for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, [peer.clock_offset_ms for peer in heard])
@@ -82,8 +84,9 @@ class Skew:
         return median_ms, slack_ms
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
-        """Return the median of our own clock, the clocks that were heard, and, for each other voter, the known median
-        less `known_less_ms`. In ms ahead of our clock."""
+        """Return the median of all clocks, in ms ahead of ours. They are our own, those in `heard_ms`, and one for each
+        other voter. That one counts as the last known median less `known_less_ms`. If no median is known, see
+        `median_ms`."""
         if not self._clock.leading:
             return 0.0
         offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()
@@ -94,19 +97,20 @@ class Skew:
 
     @property
     def voters(self) -> list[Peer]:
-        """The peers whose clocks count: those with a vote. A peer without a vote may be away, or wrong, for any
-        time."""
+        """The peers whose clocks count: those with a vote. A peer without a vote may be away for any time, or have a
+        clock that is wrong for any time."""
         return [peer for peer in self._group.peers.values() if not peer.learner]
 
     @property
     def known(self) -> Median | None:
-        """The newest median of the nodes' clocks that this leader found or was told."""
+        """The newest median of the nodes' clocks, found by this node as a leader or heard from one. None if there is
+        none."""
         return max((each for each in (self._found, self._group.median) if each), key=lambda at: at.at_s, default=None)
 
     def some_right_ms(self) -> float:
-        """Return a moment, in ms ahead of our clock, that at least one right clock has not passed yet. It looks at the
-        clocks that were heard, and assumes that a majority of all nodes' clocks are right. Only a leader that has heard
-        a majority in its term may ask."""
+        """Return how far ahead of our clock a moment is that at least one right clock has not passed yet, in ms. It
+        looks at the clocks that were heard, and assumes that a majority of all nodes' clocks are right. Only a leader
+        that has heard a majority in its term may ask."""
         voters = self.voters
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         offsets_ms = sorted([0.0, *heard_ms], reverse=True)
@@ -124,7 +128,7 @@ class Skew:
         return self._heard(peer) and abs(peer.clock_offset_ms - self.median_ms()) <= self._bound_ms
 
     def hears(self, peer: Peer) -> bool:
-        """True if this node leads and knows the peer's clock."""
+        """True if this node leads and has heard the peer's clock in this term."""
         return self._clock.leading and self._heard(peer)
 
     def ahead_ms(self) -> float | None:

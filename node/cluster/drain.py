@@ -54,7 +54,8 @@ SILENT_S: Final = 1.0
 
 
 class Drain:
-    """The work that one node does before it goes. It also keeps if an operator has drained the node."""
+    """The work that one node does before it ends or is drained. It also remembers if an operator has drained the
+    node."""
 
     def __init__(
         self,
@@ -96,9 +97,9 @@ class Drain:
     # -- drain
 
     async def drain(self, name: str | None) -> DrainView:
-        """Give leadership away, refuse new requests, and wait for pushes on the wire. Raises `unknown-node` if `name`
-        is another node, `not-caught-up` if no other node can lead, and `change-in-progress`. After a refusal nothing
-        has changed."""
+        """Drain this node: give leadership away, refuse new requests, and wait for pushes on the wire. Raises
+        `unknown-node` if `name` is another node, `not-caught-up` if no other node can lead, `change-in-progress`, and
+        `draining`. After a refusal nothing has changed."""
         self._check(name)
         led, was = self._leadership.term is not None, self.drained
         self.drained = True  # from here on no node gives leadership back
@@ -198,9 +199,10 @@ class Drain:
             await self._push_feed.drain()
 
     async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
-        """Act as caretaker until `until_s` at most: hand nothing over, take all outcomes, let the nodes go. This node
-        itself may be one that leaves. Stop if `over` returns true: then no caretaker is needed, and a leader that hands
-        over again always has pushes on the wire."""
+        """Act as caretaker until the loop's time `until_s` at most: hand nothing over, and take the outcomes of all
+        nodes' pushes. Then let all nodes end. This node may be one of those that leave. Stop early if `over` returns
+        true, because then no caretaker is needed. A leader that hands over again always has pushes on the wire, so the
+        wait would not end."""
         loop = asyncio.get_running_loop()
         term, began_s = self._leadership.term, self._clock.monotonic()
         self._transfer.freeze()
@@ -223,7 +225,8 @@ class Drain:
             await proposer.landed(QUIESCE_S)
 
     def _awaited(self, began_s: float) -> list[str]:
-        """Return the peers that have pushes on the wire, or have not said since `began_s` that they have none."""
+        """Return the ids of connected peers that have pushes on the wire. A peer that has not reported since `began_s`
+        counts too, for SILENT_S."""
         now_s = self._clock.monotonic()
         return [
             peer.node_id
@@ -250,9 +253,9 @@ class Drain:
         self._caring = None
 
     async def _care_for_others(self) -> None:
-        """Act as caretaker while this node stays: hand nothing over until a majority stays again, or until this node
-        leads no more. If this node has a new term by then, this task does not thaw it, because it may be frozen for a
-        transfer. `look` cares in the later term."""
+        """Act as caretaker while this node stays. It hands nothing over until a majority stays again, or until it leads
+        no more. By then it may lead again in a later term. This task does not thaw it in that term, because it may be
+        frozen for a transfer. `look` begins a new task in that term."""
         term = self._leadership.term
 
         def over() -> bool:
@@ -266,8 +269,7 @@ class Drain:
 
 
 async def _until(met: Callable[[], bool]) -> None:
-    """Wait until `met` returns true, and ask it every LOOK_S. The state of other nodes comes with their messages, and
-    no event tells of it."""
+    """Wait until `met` returns true. It is called every LOOK_S, because no event tells of a change in other nodes."""
     while True:
         if met():
             return

@@ -6,7 +6,7 @@ from replication.command.genesis import Genesis
 
 
 def genesis_of(config: Config, entropy: Entropy) -> Genesis:
-    """Return a Genesis with a new cluster id, a new secret, and the nodes that the configuration names."""
+    """Return a Genesis with a new cluster id, a new secret, and the nodes and retentions of the configuration."""
     founders = sorted(config.peers, key=lambda peer: peer.id)
     return Genesis(
         cluster_id=entropy.bytes(16),

@@ -1,9 +1,10 @@
-"""Raises the level of the cluster: the leader proposes it, and every node follows when it is applied.
+"""Raises the level of the cluster. The leader proposes a level, and every node takes it over when it applies that
+entry.
 
-    every node    says in its hello which entries it reads
-    leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
-                  its own
-    every node    applies it: entries, files and hello of the new level; peers that do not read it are refused
+    every node          says in its hello which entries it reads
+    leader              all members, learners too, are connected both ways and read the next level
+                        -> RaiseLevel, an entry of its own
+    every node          applies it: entries, files and hello of the new level; peers that do not read it are refused
 
 A member that is away holds the level where it is. It may come back with an older build, which could not read what the
 others wrote meanwhile. With `raft.upgrade = "asked"` the level rises only when an operator asks for it. Until then the
@@ -50,7 +51,8 @@ class Levels:
         *,
         upgrade: str,
     ) -> None:
-        """`upgrade`: with `auto` the leader raises the level by itself, with `asked` only on request."""
+        """`upgrade` is the setting `raft.upgrade`: with `auto` the leader raises the level by itself, with `asked` only
+        on request."""
         self._members, self._machine, self._transport, self._group = members, machine, transport, group
         self._entries, self._proposer = entries, proposer
         self._leadership, self._life, self._upgrade = leadership, life, upgrade
@@ -64,13 +66,13 @@ class Levels:
         return self._machine.level
 
     def reads(self) -> dict[str, Range | None]:
-        """Return the oldest and newest version of entries that each member reads. None for a member that is not
-        connected."""
+        """Return the oldest and newest version of entries that each member reads, by the member's id. None for a member
+        that is not connected."""
         heard, own = self._transport.reads(), self._members.own
         return {member: LEVELS if member == own else heard.get(member) for member in self._members.ids()}
 
     def lagging(self, level: int) -> str | None:
-        """Return the name of a member that cannot read this level, and the reason. None if all can."""
+        """Return a text that names a member which cannot read this level, and the reason. None if all members can."""
         for member, span in sorted(self.reads().items()):
             if span is None:
                 return f"{member} is not connected, so nobody knows what it reads"
@@ -122,8 +124,8 @@ class Levels:
         raise Problem("change-in-progress", f"{error}; try again in a moment")
 
     def look(self) -> None:
-        """Raise the level by one if all members read the next one. Housekeeping calls it every 0.5 s. It acts only on a
-        leader that may raise the level by itself."""
+        """Raise the level by one if all members read the next one. Housekeeping calls this every 0.5 s. It does nothing
+        unless this node leads and `upgrade` is `auto`."""
         due = self._upgrade == AUTO and self.level < LEVELS[1]
         if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
@@ -145,7 +147,7 @@ class Levels:
         return not self._leadership.frozen and not self._group.changing
 
     async def _raise(self, level: int) -> str | None:
-        """Propose the level. Return None if the level rose, otherwise the error of the proposal."""
+        """Propose to raise the level to `level`. Return None if it rose, otherwise the error of the proposal."""
         outcome = await self._entries.propose(RaiseLevel(level, self._members.table.index).pack(), version=level)
         applied: Applied | None = outcome.result
         if outcome.error is not None or applied is None:
@@ -153,7 +155,7 @@ class Levels:
         return None if self.level >= level else "the members changed meanwhile"
 
     def _rose(self) -> None:
-        """Follow a RaiseLevel that was applied. The group calls it while it applies that entry."""
+        """Take over a new level. The group calls this while it applies the RaiseLevel."""
         log.info("the level of the cluster rose", level=self.level, index=self._group.applied_index + 1)
         self._tell()
         if self._leadership.term is not None:

@@ -53,8 +53,8 @@ SPREAD_S = 0.002
 
 
 class MemberChanges:
-    """The changes of the members of one node's group. Call `begin` when the group and the transport exist, before they
-    start."""
+    """Changes the members of one node's group, and does what follows from changes. Call `begin` after the group and the
+    transport are made, and before they start."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class MemberChanges:
                 raise _in_progress(f"{member.id} is being added: wait until it has its vote, or remove it")
 
     def _check_quorum(self, node_id: str) -> None:
-        """Raise a Problem unless the voters that stay can go on at once without that voter."""
+        """Raise a Problem unless the voters that stay without `node_id` can commit at once."""
         stay = [member.id for member in self._table.current() if member.role == VOTER and member.id != node_id]
         if not stay:
             raise Problem("quorum-loss", f"{node_id} is the last node with a vote; a cluster needs one")
@@ -207,7 +207,8 @@ class MemberChanges:
     # -- what is applied
 
     def _applied(self) -> None:
-        """Follow a change, or Genesis, that was applied. Called inside the group's tick."""
+        """Do what follows from a change of members, or from Genesis, that was applied. Called inside the group's
+        tick."""
         self._count()
         self._life.spawn(self._spread(self._journal.write_seq))
         own = self._table.find(self._own)
@@ -215,9 +216,9 @@ class MemberChanges:
             self._life.end(NodeRemoved(why_removed(own)))
 
     async def _spread(self, seq: int) -> None:
-        """Make the new list of members the one that this node talks to, once its disk knows that the change is
-        committed. A removed node then hears that it was removed, and ends. That may happen only when the commit of its
-        removal does not need its vote any more."""
+        """Wait until this node's disk knows that a change is committed, which is write `seq` of the journal. Then use
+        the new list of members for connections. A removed node then hears that it was removed, and ends. That may
+        happen only when the commit of its removal does not need its vote any more."""
         while True:
             if self._journal.durable_seq >= seq:
                 break
@@ -234,8 +235,8 @@ class MemberChanges:
 
     def _believes(self, index: int) -> bool:
         """True if this node may take over another node's list of members, as of the change at `index`. A node that
-        hears a leader learns of changes from the log, so it does not. It does not for changes that it has applied
-        itself either."""
+        hears a leader may not, because it learns of changes from the log. No node takes over a list that is not newer
+        than its applied entries, or one of an index that is far too high."""
         group = self._group
         return group.leader_id is None and group.applied_index < index <= group.last_index + HEARSAY_MAX
 

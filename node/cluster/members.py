@@ -27,7 +27,7 @@ class NodeRemoved(Exception):
 
 class Members:
     """The members of one node's group. `own` is this node's id, `table` the catalog's table of members. `joins` is true
-    for a node that is to be added."""
+    if the node's configuration says that it is to be added to a cluster."""
 
     def __init__(self, config: Config, table: Table, heard: Callable[[], Contacts]) -> None:
         """`heard` returns the newest list of addresses that this node has heard of. Raises NodeRemoved."""
@@ -40,8 +40,8 @@ class Members:
 
     @property
     def number(self) -> int:
-        """This node's number in records, from the table. Before there is a table it is its place in the configuration.
-        It is 0 while the node is no member."""
+        """This node's number in records, from the table of members. While the table is empty, it is the node's place in
+        the configuration. It is 0 if the node is no member."""
         member = self.table.find(self.own)
         if member is not None or self.table.index or self.joins:
             return member.number if member is not None else 0
@@ -62,16 +62,16 @@ class Members:
         return next((member.id for member in self.table.all() if member.number == number), "")
 
     def role(self, node_id: str) -> str:
-        """Return voter, learner or removed. Before there is a table the configured nodes are voters, except one that
-        joins."""
+        """Return voter, learner or removed. For a node that the table does not have it is voter, or learner if that is
+        this node and it joins."""
         member = self.table.find(node_id)
         if member is not None:
             return member.role
         return LEARNER if self.joins and node_id == self.own else VOTER
 
     def contacts(self) -> Contacts:
-        """Return the addresses that this node knows by itself. A member takes them from the table, any other node from
-        its configuration."""
+        """Return the list of members without what other nodes said. A member makes it from the table, any other node
+        from its configuration."""
         removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
         current = self.table.current()
         if not any(member.id == self.own for member in current):

@@ -1,5 +1,5 @@
-"""One table of metrics: name, kind, sentence. Values are read when Prometheus asks, so the rest of the node only
-counts."""
+"""The table of a group's metrics: name, kind, sentence. Values are read when Prometheus asks, so the rest of the node
+only counts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Metrics(Collector):
             self._registry.register(other)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the registry asks at registration, before there are values."""
+        """Return nothing. The registry asks for this at registration, before there are values."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -84,7 +84,7 @@ class Metrics(Collector):
             yield family(name, sentence, value=values[name])
 
     def families(self) -> MetricFamilies:
-        """Return all metrics as they are now, in the form that crosses to a front."""
+        """Return all metrics as they are now, as plain structs. In this form they go from a group to a front."""
         return MetricFamilies(tuple(map(_family, self._registry.collect())))
 
 

@@ -22,7 +22,7 @@ from storage.tables.members import LEARNER
 
 
 class Status:
-    """Makes these documents from the parts of a group, and changes nothing."""
+    """Makes the documents of GET /v1/cluster and /readyz from the parts of a group, and changes nothing."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class Status:
         return {**member, "state": state, "draining": draining, **figures, "reads": self._levels.reads()[node_id]}
 
     def ready(self) -> Readiness:
-        """Return if this node serves, with each check. It serves if a leader is known, and if all that was committed
-        when it first heard the leader is applied here.
+        """Return if this node serves, with the result of each check. It serves if a leader is known, and if all entries
+        are applied here that were committed when it first heard the leader.
 
         A node that is short of space says so and is ready. It serves acks and pulls, which free space. Another node
         would not help: the same leader refuses the same new messages.

@@ -63,7 +63,7 @@ SUCCESSOR_S = 5.0
 
 
 class Transfer:
-    """The transfers of leadership from one node. At most one is under way."""
+    """Moves leadership from one node to another. At most one transfer is under way."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Transfer:
         self._yield_s = 0.0
 
     async def run(self, to: str | None) -> TransferResult:
-        """Move leadership from this node to node `to` (None: the node that lacks least), and return what the transfer
-        did. A caller that goes away does not stop it. Raises `unknown-node`, `not-caught-up` (this node leads on),
-        `change-in-progress`, `draining`, `no-leader`."""
+        """Move leadership from this node to node `to` (None: the node that lacks fewest entries), and return a report
+        of the transfer. If the caller is cancelled, the transfer goes on. Raises `unknown-node`, `not-caught-up` (this
+        node leads on), `change-in-progress`, `draining`, `no-leader`."""
         if self._leadership.term is not None:
             await self._leadership.term.sure()  # first of all: what is looked at below may change in it
         if to is not None and to not in self._members.ids():
@@ -133,17 +133,17 @@ class Transfer:
 
     @property
     def giving(self) -> bool:
-        """True if this node stops leading because it gives leadership away. Ask it in the step in which the node stops
-        leading. If it stops for another reason, any transfer has been called off by then."""
+        """True while leadership is being given away. Ask in the step of the loop in which this node stops leading. If
+        it stops for another reason, any transfer has been called off by then, and this is False."""
         return self._told is not None and not self._told.done()
 
     def freeze(self) -> None:
-        """Hand nothing over and begin no request here from now on."""
+        """From now on hand nothing over and begin no request on this leader, until `thaw`."""
         if not self._leadership.frozen:
             self._leadership.frozen, self._frozen_s = True, self._clock.monotonic()
 
     def thaw(self) -> None:
-        """Hand over and begin requests again, because this leader leads on."""
+        """Hand over and begin requests again, because this leader goes on leading."""
         self._leadership.frozen = False
         self._proposer.resume()
         if self._leadership.term is not None:
@@ -199,8 +199,8 @@ class Transfer:
         return to
 
     def _best(self) -> str | None:
-        """Return the able peer that lacks least, preferably one whose clock agrees with the median. None if no peer is
-        able."""
+        """Return the able peer that lacks fewest entries. A peer whose clock agrees with the median comes first. None
+        if no peer is able to lead."""
         able = [peer for peer in self._group.peers.values() if self._unable(peer) is None]
         in_time = [peer for peer in able if self._skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
@@ -218,7 +218,7 @@ class Transfer:
         return f"lacks the last {lag} entries" if lag > CATCHING_UP else None
 
     def _lag(self, peer: Peer) -> int:
-        """Count the entries that the peer lacks on disk or has not applied."""
+        """Return how many of the log's entries the peer lacks on disk or has not applied."""
         return self._group.last_index - min(peer.match_index, peer.applied_index)
 
     async def _move(self, to: str) -> TransferResult:
@@ -255,8 +255,8 @@ class Transfer:
         return result
 
     def _open_hand_overs(self, term: Term) -> OpenHandOvers:
-        """Return the hand-overs of this leader whose end it does not know, TOLD_MAX at most. They are the pushes on the
-        wire, and the newest that are open by its records."""
+        """Return this leader's hand-overs whose end it does not know, TOLD_MAX at most. They are the pushes on the
+        wire, and the newest hand-overs by its records, if the unit has not ended."""
         pushes = [attempt for attempt in self._push_feed.attempts.values() if attempt.term == term.term]
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
@@ -265,8 +265,8 @@ class Transfer:
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _give(self, to: str) -> bool:
-        """Give leadership away. Return true if it was given. If not, everything goes on as before. Calls run one at a
-        time: the end of a call that fails would thaw another call that is about to give."""
+        """Give leadership to `to`. Return true if it was given. If not, this node leads on as before. Calls run one at
+        a time. Otherwise the end of a call that failed would thaw the leader while another call needs it frozen."""
         async with self._giving:
             return self._group.is_leader and await self._seal_and_give(to)
 

@@ -32,7 +32,7 @@ class Values:
         clock: NodeClock,
         others: Sequence[Callable[[], Mapping[str, float]]],
     ) -> None:
-        """`others`: functions that return further rows, by name of the metric, each from the part that has them."""
+        """`others` are functions of other parts. Each returns further rows, by name of the metric."""
         self._leadership, self._proposer, self._counters = leadership, proposer, counters
         self._group, self._machine, self._store, self._journal = group, machine, machine.store, journal
         self._checkpointer, self._reserve, self._clock, self._others = checkpointer, reserve, clock, others
@@ -71,8 +71,8 @@ class Values:
         }
 
     def _kept(self) -> dict[str, float]:
-        """Return two values about the last checkpoint: its oldest hour, and the bytes of hours past their retention
-        that a message still open keeps."""
+        """Return two values about the last checkpoint. One is its oldest hour. The other is the size of hours that are
+        past their retention and are kept because a message in them is still open."""
         kept, genesis = self._checkpointer.kept, self._store.catalog.genesis
         retention_ms = max(genesis.retention_ms, genesis.key_retention_ms) if genesis is not None else 0
         return {

@@ -36,12 +36,12 @@ class Accounts:
 
     - `rows`: the records that were asked for.
     - `edges`: other records that the rules need, such as those that begin terms.
-    - `begun`: the number of each node that answered -> two values. The first is the time of its log's first record, 0
-      if it has none. The second is true if older records were removed.
-    - `holes`: (number of a node, from_ms, until_ms): a time of which its log lacks records, before a later record of
-      the same term.
-    - `open_holes`: the same, with no later record of the same term.
-    - `unreachable`: node id -> why its account is missing.
+    - `begun`: two values for the number of each node that answered. They are the time of its log's first record, 0 if
+      it has none, and True if older records were removed.
+    - `holes`: (number of a node, from_ms, until_ms), a time of which its log lacks records. A later record of the same
+      term follows.
+    - `open_holes`: such a time after which no later record of the same term follows.
+    - `unreachable`: for the id of each node without an account, the reason.
     """
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -60,7 +60,7 @@ class MemberAccounts:
         self._own, self._members, self._group, self._peers = own, members, group, peers
 
     async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
-        """Ask all members for their records of the messages born at `homes`, ascending, with from_ms <= time <
+        """Ask all members for their records of the messages born at `homes` (ascending), with from_ms <= time <
         until_ms. A member that takes longer than `within_s` counts as unreachable.
 
         Raises Problem `over-limit` if a member would have to look at too many records.
@@ -88,8 +88,8 @@ class MemberAccounts:
 
 
 def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
-    """Join the rows of all nodes into one account. The checksums of rows are verified here once more, after their way
-    over the network."""
+    """Join the answers of the nodes `names` into one Accounts. The checksums of rows are verified here once more, after
+    their way over the network."""
     accounts, rows, edges = Accounts(until_ms=until_ms), [], []
     for node_id, answer in zip(names, answers, strict=True):
         if isinstance(answer, str):

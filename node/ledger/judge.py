@@ -39,8 +39,8 @@ _NEVER_MS: Final = 1 << 62
 
 
 class HandOverTime(NamedTuple):
-    """The time in which some messages can have been handed over: from_ms <= time < until_ms. For messages that were
-    handed over several times, late acks may come until `later_ms`."""
+    """The time in which some messages can have been handed over: from_ms <= time < until_ms. If a message was handed
+    over several times, its late acks may come until `later_ms`."""
 
     from_ms: int
     until_ms: int
@@ -49,7 +49,7 @@ class HandOverTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Some messages of one hour, with their accounts.
+    """Some messages of one hour, with their ledger and the records from which it was made.
 
     - `rows`: the order in which the messages are shown.
     - `unheard`: numbers of nodes that leased some of the messages and gave no account.
@@ -80,9 +80,9 @@ def may_be_handed_over(hour_messages: HourMessages, moment_ms: int) -> bool:
 
 
 def hand_over_time(hour_messages: HourMessages, moment_ms: int) -> HandOverTime:
-    """Return the time in which the messages can have been handed over. It begins a while before the first of them fell
-    due. It begins earlier if a clock that was set back wrote an earlier settle record. It ends a while after the last
-    message ended, or at `moment_ms` if one has not."""
+    """Return the time in which the messages can have been handed over. It begins BEFORE_MS before the first of them
+    fell due. It begins earlier if a clock that was set back wrote an earlier settle record. It ends AFTER_MS after the
+    last message ended. It ends at `moment_ms` if that is earlier, or if a message has not ended."""
     settled_ms = np.concatenate([hour_messages.trail.settles["at_ms"], hour_messages.abroad["at_ms"]])
     due_ms = np.concatenate([hour_messages.trail.units["due_ms"], hour_messages.places["due_ms"]])
     earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
@@ -107,8 +107,9 @@ def judge_story(
     topics: Mapping[int, Topic],
     restored: Restored | None = None,
 ) -> Judged:
-    """Make the ledger of these messages, whose records were read at `moment_ms`. `restored` says what a backup held, in
-    a cluster that was made from one."""
+    """Make the ledger of these messages from the accounts of the nodes. Their records were read at `moment_ms`.
+    `members` are the members' numbers, `topics` those with settings. In a cluster that was made from a backup,
+    `restored` says what the backup held."""
     settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
@@ -159,9 +160,12 @@ def judge_story(
 
 
 def _covered_from(hour_messages: HourMessages, number: int, first_ms: int, removed: bool) -> int:
-    """Return the time from which on a node's account is whole, 0 for all time. Older files are removed by age. If
-    settle records say that the node leased before its log begins, an earlier log was lost with its directory. Then the
-    log covers only its own time."""
+    """Return the time from which on a node's account is whole, 0 for all time. `first_ms` is the time of its log's
+    first record.
+
+    If older files were removed by age (`removed`), the account begins with the log. If settle records say that the node
+    leased before its log begins, an earlier log was lost with its directory. Then the account begins with the log too.
+    """
     leased_ms = min(
         (
             int(rows["at_ms"][its].min())
@@ -176,9 +180,9 @@ def _covered_from(hour_messages: HourMessages, number: int, first_ms: int, remov
 
 
 def _not_yet(hour_messages: HourMessages, moment_ms: int) -> Rows:
-    """Return SPAN rows for the time between `moment_ms` and the latest settle record, if a leader whose clock was ahead
-    wrote it. No account was searched there. Return no rows if it is no more than AHEAD_MS ahead. A planned lease does
-    not count: its hand-over is still to come."""
+    """Return a SPAN row for the time between `moment_ms` and the latest settle record, if that is later. A leader whose
+    clock was ahead wrote it, and no account was searched for that time. Return no row if it is at most AHEAD_MS later.
+    A planned lease does not count: its hand-over is still to come."""
     settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     latest_ms = 0
     for rows in (settles, abroad):
@@ -189,7 +193,7 @@ def _not_yet(hour_messages: HourMessages, moment_ms: int) -> Rows:
 
 
 def _open(hour_messages: HourMessages) -> npt.NDArray[np.bool_]:
-    """Mark the messages that had not ended, [n]."""
+    """Return a boolean array, [n]: True for messages that had not ended."""
     what = np.zeros(len(hour_messages.homes), np.uint8)
     settles = hour_messages.trail.settles
     at = hour_messages.trail.units["global_index"].searchsorted(settles["global_index"])

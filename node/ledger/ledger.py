@@ -87,15 +87,15 @@ _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
 @dataclass(slots=True)
 class _Seen:
-    """The accounts that were missing for the pieces of one request."""
+    """The members and times for which accounts were missing, in all pieces of one request."""
 
     unreachable: dict[str, str] = field(default_factory=dict)
     gaps: set[tuple[str, int, int]] = field(default_factory=set)
 
 
 class Ledgers:
-    """Makes ledgers on one node. The caller has checked that the node leads. `leads`, which the calls take, checks it
-    again and raises if not."""
+    """Makes ledgers on one node. The caller has checked that the node leads. The functions get `leads`, which checks
+    that again and raises if the node does not lead."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Ledgers:
         accounts: MemberAccounts,
         retention_ms: int,
     ) -> None:
-        """`records`: those of this node itself. `retention_ms`: how long delivery logs are kept."""
+        """`records` finds hand-overs that this node made. `retention_ms` is how long delivery logs are kept."""
         self._store, self._clock, self._members = store, clock, members
         self._records, self._member_accounts, self._retention_ms = records, accounts, retention_ms
         self._turns = OneAtATime("ledgers", WAITING_MAX, TAKE_TURNS)
@@ -153,7 +153,7 @@ class Ledgers:
         return LedgerSummary(summary.document(), self._window(query, seen))
 
     async def message(self, found: FoundMessage, leads: Leads) -> MessageLedger:
-        """Return the ledger of one message that was found."""
+        """Return the ledger of one message, which the caller has found in the store."""
         hour_number, index = found.home >> INDEX_BITS, found.home & INDEX_MAX
         hour = self._store.hour(hour_number)
         assert hour is not None, "found, and its hour is not there"
@@ -188,8 +188,8 @@ class Ledgers:
         leads: Leads,
         turn: asyncio.Lock,
     ) -> AsyncGenerator[Judged]:
-        """Yield the messages of a window in pieces of about `size`, each in this request's turn. With `after` (due
-        time, home) begin behind that message."""
+        """Yield the messages of the query's window, judged in pieces of about `size`. The work on each piece holds the
+        lock `turn`. With `after` (due time, home) the first piece begins behind that message."""
         store = self._store
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
@@ -228,7 +228,8 @@ class Ledgers:
             raise
 
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
-        """Apply the rules to the messages of one hour with these global indexes, ascending. Raises HourGone."""
+        """Apply the rules to the messages of one hour with the global indexes `at`, ascending. Note in `seen` which
+        accounts were missing. Raises HourGone."""
         moment_ms = self._clock.now_ms()
         hour_messages = await read_hour_messages(self._store, hour, at)
         accounts = Accounts()
@@ -332,7 +333,7 @@ class Ledgers:
 
 
 def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
-    """Cut n due times, ascending, into pieces of `size` and those equal to the last of the piece, up to
+    """Cut n due times, ascending, into pieces of `size`. A piece goes on while the due time stays the same, up to
     BUCKET_UNITS."""
     pieces: list[slice] = []
     start = 0
@@ -345,7 +346,8 @@ def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
-    """Return the due time and home of the last message of the page before. None without a cursor."""
+    """Decode the cursor of a page: the due time and home of the last message of the page before. None without a
+    cursor."""
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)

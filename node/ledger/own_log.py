@@ -37,7 +37,7 @@ LARGE_MAX: Final = 8
 
 
 class HandOverRecords:
-    """The records of hand-overs that one node made, found in its delivery log. The node need not lead."""
+    """Finds the records of hand-overs that one node made, in its own delivery log. The node need not lead."""
 
     def __init__(
         self, deliveries: Path, disk: Disk, delivery_log: DeliveryLog, node_id: str, number: Callable[[], int]
@@ -73,14 +73,15 @@ class HandOverRecords:
 
 
 class _Searches:
-    """Runs the quick searches, or the large ones, one at a time. At most `most` requests wait or search."""
+    """Runs searches of the delivery log, one at a time. There is one object for quick searches and one for large ones.
+    At most `most` requests wait or search in each."""
 
     def __init__(self, search: DeliverySearch, delivery_log: DeliveryLog, most: int) -> None:
         self._search, self._delivery_log = search, delivery_log
         self._turns = OneAtATime("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> FoundDeliveries:
-        """Search in a thread. If the caller goes away, the thread ends before the next search begins. Raises
+        """Search in a thread. If the caller is cancelled, the thread ends before the next search begins. Raises
         SearchTooLarge, and Problem `over-limit` if too many wait."""
         async with self._turns.shared():
             stop = threading.Event()

@@ -45,10 +45,10 @@ class HourGone(Exception):
 class HourMessages:
     """Messages of one hour and their records.
 
-    - `homes`: [n], ascending.
+    - `homes`: the messages' homes, [n], ascending.
     - `trail`: the records of the units at these homes.
-    - `places` and `abroad`: rows of the dtypes `PLACE` and `ABROAD` of ledger.bucket, for the other positions of these
-      messages and the settle records there. They name messages by their homes.
+    - `places` and `abroad`: rows of the dtypes `PLACE` and `ABROAD` of ledger.bucket. They are the other positions of
+      these messages, and the settle records there. They name messages by their homes.
     """
 
     group: int
@@ -58,7 +58,8 @@ class HourMessages:
     abroad: Rows
 
     def bucket(self, deliveries: Rows, restored: npt.NDArray[np.bool_] | None = None) -> Bucket:
-        """Return a bucket of these messages and these hand-overs, for the rules. `restored`: see Bucket."""
+        """Return a bucket of these messages and of the hand-overs `deliveries`, for the rules. The messages are
+        numbered anew (see the module). `restored`: see Bucket."""
         units, settles = self.trail.units.copy(), self.trail.settles.copy()
         indexes = indexes_of(self.homes)
         units["global_index"] = np.arange(len(units))
@@ -77,7 +78,7 @@ class HourMessages:
         )
 
     def named(self, columns: Columns) -> Columns:
-        """Return rows of the ledger with the messages' own positions in place of the bucket's."""
+        """Return these rows of the ledger with the messages' own homes in place of the positions in the bucket."""
         named = dict(columns)
         for name in ("home", "other"):
             if name in named:
@@ -109,7 +110,7 @@ async def read_hour_messages(store: Store, hour: Hour, at: I64) -> HourMessages:
 
 
 async def _read(store: Store, hour: Hour, at: I64) -> MessageRecords:
-    """Read the records as they are now, in a thread if that takes long."""
+    """Read the records of these units as they are now. If that takes long, it runs in a thread."""
     trail = MessageRecordsRead(hour, at)
     try:
         return trail.run() if trail.quick else await asyncio.to_thread(trail.run)

@@ -40,9 +40,12 @@ def show_entries(
     node: Name,
     twin: Callable[[int], int],
 ) -> list[LedgerEntry]:
-    """Return these rows of a group's messages, in this order, each with its duplicates. `topic` and `node` name the
-    numbers of topics and nodes. `twin` returns the random bits of the id of a message that another one repeats, by its
-    home."""
+    """Return an entry for each of the messages in `rows`, in this order, with its duplicates. `messages` and
+    `duplicates` are rows of the ledger. `topic` and `node` return the name for a number.
+
+    A message may be the repetition of another one. For the home of that other one, `twin` returns the random bits of
+    its id.
+    """
     ids = _texts(group, messages["home"][rows], messages["random"][rows])
     of_each = _by_home(duplicates, messages["home"][rows])
     columns = {name: column[rows].tolist() for name, column in messages.items()}
@@ -117,8 +120,8 @@ def _other(group: int, home: int, other: int, twin: Callable[[int], int]) -> str
 
 
 def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
-    """Return the newest HAND_OVERS_MAX hand-overs of one message, from its records, in order of (term, attempt), then
-    of time."""
+    """Return the newest HAND_OVERS_MAX hand-overs of one message, made from its records. They are in order of (term,
+    attempt), then of time."""
     starts = take_rows(records, np.flatnonzero(records["kind"] == START))
     order = np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))[-HAND_OVERS_MAX:]
     starts = take_rows(starts, order)
@@ -139,8 +142,9 @@ def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
 
 
 def _last_ends(records: Deliveries, hand_overs: U64) -> tuple[Deliveries, npt.NDArray[np.bool_]]:
-    """Return the end record of each of these hand-overs, and a mask of those that have one. Without one, the row means
-    nothing. If there are several, the last one is returned, because later outcomes are recorded later."""
+    """Return for each of these hand-overs its end record, and a boolean array that is True where there is one. Where
+    there is none, the row has no meaning. If there are several, the last one counts, because later outcomes are
+    recorded later."""
     ends = take_rows(records, np.flatnonzero(records["kind"] == END))
     of = fence(ends["term"], ends["attempt"])
     order = of.argsort(kind="stable")

@@ -17,7 +17,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_boot(disk: Disk, entropy: Entropy, path: Path = _BOOT_ID) -> int:
-    """The first 64 bits of the boot's id as a number, never 0. A random number if the system has no such id."""
+    """The first 64 bits of the kernel's boot id as a number, never 0. If the system has no such id, a random number."""
     try:
         fd = disk.open_read(path)
         try:

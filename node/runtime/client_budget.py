@@ -20,7 +20,9 @@ CONNECTION_BYTES: Final = 32 * 1024
 
 
 def client_budget(limits: Limits, pushes: int) -> Budget:
-    """The budget of a node that may have `pushes` pushes on the wire, which also need descriptors."""
+    """The bounds for the clients of a node: bytes that they may hold, and connections. `pushes` is how many pushes the
+    node may have on the wire, because these need descriptors too.
+    """
     memory = memory_bytes()
     by_memory = max(CONNECTIONS_MIN, memory // SHARE // CONNECTION_BYTES)
     most = min(limits.max_connections, connections_max(raise_descriptors(), pushes), by_memory)

@@ -25,15 +25,17 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # on other syste
 
 
 def since_boot() -> float:
-    """Seconds that never go back, and go on while the computer sleeps. `time.monotonic` stands still then. So a leader
-    that slept has no trust when it wakes.
+    """Seconds that never go back, and that count also while the computer sleeps.
+
+    `time.monotonic` stands still while it sleeps. With the time of this function a leader that slept has no trust when
+    it wakes.
     """
     return time.clock_gettime(_CLOCK)
 
 
 class NodeClock:
-    """Milliseconds since the epoch that never jump while the node leads. Tests give `wall` and `monotonic`
-    (seconds).
+    """The time in milliseconds since the epoch, which never jumps while the node leads. `wall` and `monotonic` return
+    seconds. Tests give their own.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = since_boot) -> None:
@@ -49,8 +51,8 @@ class NodeClock:
         return self._monotonic()
 
     def now_ms(self) -> int:
-        """The node clock, rounded down: a unit that is due at this millisecond is due now. It is held back if it is too
-        far ahead of the peers' clocks (`bound`).
+        """The node clock, rounded down: a unit that is due at this millisecond is due now. While the clock is too far
+        ahead of the peers' clocks, this is less than `own_ms` (see `bound`).
         """
         return int((self._monotonic() + self._offset_s - self._held_back_s) * 1000)
 
@@ -63,12 +65,12 @@ class NodeClock:
         return at_ms / 1000 + _ROUNDING_S - (self._monotonic() + self._offset_s - self._held_back_s)
 
     def own_ms(self) -> int:
-        """The node clock before it is held back. Peers compare their own clocks with it."""
+        """The node clock without what `bound` takes off. Peers compare their own clocks with it."""
         return int((self._monotonic() + self._offset_s) * 1000)
 
     def bound(self, median_ms: float) -> None:
-        """Hold the node clock back to 500 ms ahead of the median of the nodes' clocks. `median_ms` is the median minus
-        this clock.
+        """Keep `now_ms` at most 500 ms ahead of the median of the nodes' clocks. `median_ms` is how far the median is
+        ahead of `own_ms`, in ms.
         """
         self._held_back_s = max(0.0, -median_ms - STEP_MS) / 1000
 
@@ -77,7 +79,7 @@ class NodeClock:
         return int(self._wall() * 1000)
 
     def error_ms(self) -> float:
-        """How far the wall clock is ahead of the node clock."""
+        """How far the wall clock is ahead of `own_ms`, in ms."""
         return (self._wall() - self._monotonic() - self._offset_s) * 1000
 
     def slew(self) -> bool:
@@ -99,8 +101,8 @@ class NodeClock:
 
 
 class ProcessClock:
-    """The clock of the parts that serve all groups of a process. A group sets it by `follow`. Before that it shows the
-    node clock given.
+    """The clock of the parts that serve all groups of a process. It shows the time of the node clock `clock` until a
+    group calls `follow`, and then that group's time.
     """
 
     def __init__(self, clock: NodeClock) -> None:

@@ -30,7 +30,7 @@ DAY_MS = 86_400_000
 
 
 class ConfigError(Exception):
-    """The configuration is not usable. The text says which key, the value found, and the values allowed."""
+    """The configuration cannot be used. The text says which key, the value found, and the values allowed."""
 
 
 class Listen(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +65,9 @@ class HttpOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The address for other nodes, the timing of elections, and when upgrades happen. Shorter times bring a faster
-    failover, and more elections without need on a busy machine.
+    """The address at which other nodes reach this one, the timing of elections, and when upgrades happen.
+
+    Shorter times bring a faster failover. On a busy machine they also bring elections although no node failed.
     """
 
     heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
@@ -103,8 +104,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The bound on the differences of the nodes' clocks. The time on the network counts as difference, up to half a
-    round trip.
+    """The bound on the differences between the nodes' clocks. A message's time on the network looks like such a
+    difference, of up to half a round trip.
     """
 
     # A node whose clock is farther from the median is not ready, and leads only if no other node can. A leader yields
@@ -244,7 +245,9 @@ def parse_config(raw: dict[str, Any], environ: Mapping[str, str]) -> Config:
 
 
 def _override(kind: type[Struct], raw: dict[str, Any], environ: Mapping[str, str], prefix: str) -> None:
-    """Put the values of HOURWHEEL_* variables into the raw document, as the field's type reads them."""
+    """Put the values of HOURWHEEL_* variables into the document `raw`, each as the type of its field. `prefix` begins
+    the variables' names.
+    """
     for known in msgspec.structs.fields(kind):
         variable = f"{prefix}_{known.name.upper()}"
         if isinstance(known.type, type) and issubclass(known.type, Struct):

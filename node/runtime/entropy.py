@@ -15,7 +15,7 @@ RANDOM_BITS = 50
 
 
 class Entropy:
-    """Random bits from the operating system."""
+    """Random bits from the operating system's generator."""
 
     def bytes(self, count: int) -> bytes:
         """`count` random bytes, for the cluster's id, its secret and the store's id."""
@@ -27,5 +27,5 @@ class Entropy:
         return drawn >> np.uint64(64 - RANDOM_BITS)
 
     def random(self) -> random.Random:
-        """A random generator for timeouts. The operating system draws its seed."""
+        """A random generator for election timeouts. Its seed comes from the operating system."""
         return random.Random(int.from_bytes(os.urandom(8), "little"))

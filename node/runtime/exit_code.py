@@ -73,7 +73,9 @@ _BY_STATUS: dict[int, ExitCode] = {
 
 
 def of_status(status: int) -> ExitCode:
-    """The exit code of an HTTP status. A status that is no success and not in the table is `FAILED`."""
+    """The exit code for the status of an HTTP answer. A status that is no success and not in the table gives
+    `FAILED`.
+    """
     if 200 <= status < 300:
         return ExitCode.OK
     return _BY_STATUS.get(status, ExitCode.FAILED)

@@ -17,10 +17,10 @@ from storage.file.kept_free import reserve_bytes
 
 
 class Reserve:
-    """The free space of this node, and the decision if the cluster takes new work.
+    """The free space of this node's disk. It also decides if the cluster takes new work.
 
     `nodes` returns the number of members, `low_peers` the number of other members whose free space is below their
-    reserve. The disk is measured once a second, because the answer is needed for every request.
+    reserve. The disk is measured once a second and not for each request, because every request asks for the decision.
     """
 
     def __init__(self, directory: Path, disk: Disk, *, nodes: Callable[[], int], low_peers: Callable[[], int]) -> None:
@@ -44,7 +44,7 @@ class Reserve:
         self._refusing = self.low or self._low_nodes > self._nodes() // 2
 
     def check(self) -> None:
-        """Raise `disk-full` if this node or a majority has less free space than the reserve."""
+        """Raise `disk-full` if this node, or a majority of the nodes, has less free space than the reserve."""
         if self._refusing:
             raise Problem("disk-full", self._shortage())
 

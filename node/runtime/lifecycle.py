@@ -10,8 +10,8 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """The life of a group, or of the process. After a failure it ends at once, and no request is answered any more.
-    Other ends are in order: work under way is finished.
+    """The life of a group, or of the process. After a failure it ends at once, and no request is answered any more. If
+    it ends for another reason, work under way is finished first; that is an end in order.
 
     `draining`: it ends, or is about to end, and takes no new work.
     """
@@ -30,7 +30,7 @@ class Lifecycle:
         self._ended = asyncio.get_running_loop().create_future()
 
     async def until_ended(self) -> None:
-        """Wait until the life ends. Raises the failure, if that ended it."""
+        """Wait until the life ends. If a failure ended it, raises that failure."""
         assert self._ended is not None, "begin first"
         await self._ended
 
@@ -56,15 +56,17 @@ class Lifecycle:
             self._ended.set_result(None)
 
     def end(self, why: Exception) -> None:
-        """End in order because of a verdict, which is no failure. `raise_why` raises the verdict later."""
+        """End in order because of `why`, a verdict such as "this node was removed", which is no failure. `raise_why`
+        raises it later.
+        """
         if self._verdict is None:
             self._verdict = why
             log.error("ending", why=str(why))
         self.stop()
 
     def fatal(self, error: BaseException) -> None:
-        """End because something failed for good. From now on nothing is written, applied or answered, also if the life
-        was ending in order. So no checkpoint is made of data that may not be on the disk.
+        """End at once because of an error after which nothing can go on. From now on nothing is written, applied or
+        answered, even if the life was ending in order. So no checkpoint is made of data that may not be on the disk.
         """
         if self._failure is not None or self._ended is None:
             return

@@ -26,7 +26,7 @@ KINDS: Final = ("work", "blocked", "unscheduled")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A time for which the loop answered no client, split by cause. `doing`: the calls that the loop's thread was in,
+    """A time for which the loop answered no client, split by cause. `doing` are calls that the loop's thread was in,
     the newest first.
     """
 
@@ -39,12 +39,12 @@ class Hold:
 
     @property
     def held_ms(self) -> float:
-        """The whole time."""
+        """The length of the hold in ms."""
         return self.work_ms + self.blocked_ms + self.unscheduled_ms
 
     @property
     def own_ms(self) -> float:
-        """The time that our code caused."""
+        """The part of the hold that our code caused, in ms."""
         return self.work_ms + self.blocked_ms
 
 
@@ -63,7 +63,7 @@ class LoopHeld(Collector):
                 self._sums_ms[kind] += part_ms
 
     def collect(self) -> Iterator[Metric]:
-        """The histogram, for the registry of Prometheus."""
+        """Yield the histogram, for the registry of Prometheus."""
         family = HistogramMetricFamily(
             "hourwheel_loop_held_seconds", "How long a step of the event loop kept everybody waiting", labels=["by"]
         )

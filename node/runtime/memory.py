@@ -47,8 +47,8 @@ OWN_GROUPS: Final = Path("/proc/self/cgroup")
 
 
 def settle_memory() -> None:
-    """Set the garbage collector and the heap as the module says. Call it after all objects were made that live as long
-    as the process.
+    """Set the garbage collector and the heap as the module describes. Call it when all objects are made that live as
+    long as the process.
     """
     gc.collect()
     gc.freeze()
@@ -66,11 +66,10 @@ class _Heap(ctypes.Structure):
 
 
 class GiveBack:
-    """Returns free pages of glibc's heap to the kernel when much has become free since the last time.
+    """Gives free memory of glibc's heap back to the kernel, if much has become free since it last did so.
 
-    While it does so, all threads that need memory wait, the event loop too: 7 ms for 100 MB. So it does not wait until
-    more memory is free. It starts no garbage collection, because that would stop a node with many connections for 0.1
-    s.
+    While it does so, all threads that need memory wait, the event loop too: 7 ms for 100 MB. So it does it before more
+    memory is free. It starts no garbage collection, because that would stop a node with many connections for 0.1 s.
     """
 
     def __init__(self) -> None:
@@ -83,10 +82,10 @@ class GiveBack:
         self._resident = resident_bytes()
 
     def look(self) -> None:
-        """Give free memory back if more than FREE_BYTES has become free since the last time.
+        """Give free memory back if more than FREE_BYTES has become free since this was last done.
 
-        Memory that was given back still counts as free. If it was used and freed again since, only the pages of the
-        process show that.
+        glibc counts memory that was given back as free. If the process has used such memory and freed it again, glibc's
+        count is the same as before. Then only the resident memory of the process shows it.
         """
         if self._trim is None or self._info is None:
             return
@@ -99,7 +98,9 @@ class GiveBack:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process, as Linux says. Without /proc, the most that the process ever had."""
+    """The resident memory of this process, by Linux's /proc. Without /proc, the most that the process has had so
+    far.
+    """
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except FileNotFoundError:
@@ -120,8 +121,8 @@ def give_back_often(ended: threading.Event) -> threading.Thread:
 
 
 def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
-    """The memory that this process may use. The smallest bound counts: of the computer, the container, the service, the
-    process.
+    """The memory that this process may use, in bytes. It is the smallest bound that the computer, the control groups of
+    the process, or its own limits (RLIMIT_DATA, RLIMIT_AS) set.
     """
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _limits(own, groups):
@@ -139,8 +140,10 @@ def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
 
 
 def _limits(own: Path, groups: Path) -> Iterator[Path]:
-    """The files with the bounds of this process's control group and of the groups around it, for control groups of
-    version 2 and 1. In a container its own group is the outermost one.
+    """The files that may hold memory bounds: those of this process's control group and of the groups around it. `own`
+    names the group, and `groups` is the folder of all groups.
+
+    Control groups of versions 2 and 1 are looked for. In a container its own group is the outermost one.
     """
     try:
         lines = own.read_text().splitlines()

@@ -1,5 +1,5 @@
-"""Bounds how many expensive answers are made at once. They use one core at most, one after the other or piece by piece
-in turn.
+"""Bounds how many expensive answers are made at once. Their work uses one core at most. The answers are made one after
+the other, or a piece of each in turn.
 
 More requests may wait than are being answered. A request that waits for its beginning costs nothing, while a refused
 client asks again at once. 32 clients that searched without end were refused 2,800 times a second, which took more time
@@ -14,8 +14,8 @@ from api.port.problem import Problem
 
 
 class OneAtATime:
-    """Admits at most `most` requests that wait or are being answered, and answers `at_once` of them at a time. `what`
-    says in a refusal what is made, as a plural noun.
+    """Admits at most `most` requests, those that wait included, and answers `at_once` of them at a time. `what` is a
+    plural noun for the answers, which a refusal uses.
     """
 
     def __init__(self, what: str, most: int, at_once: int) -> None:
@@ -27,9 +27,10 @@ class OneAtATime:
 
     @asynccontextmanager
     async def shared(self) -> AsyncGenerator[asyncio.Lock]:
-        """Wait until fewer than `at_once` requests are being answered, and be one of them until the block is left.
+        """Wait until fewer than `at_once` requests are being answered. This one then counts as being answered until the
+        block ends.
 
-        The caller holds the lock that this yields for each piece of its work. So requests take turns, and a small one
+        The caller takes the lock that this yields, for each piece of its work. So requests take turns, and a small one
         ends soon beside large ones. Raises Problem `over-limit` if `most` are admitted already.
         """
         if self._taken >= self._most:

@@ -17,7 +17,7 @@ OPEN_MAX: Final = 10_240
 
 
 def raise_descriptors() -> int:
-    """Raise the soft limit of descriptors to the hard one. Return the limit that holds now."""
+    """Raise the soft limit of the process's file descriptors to the hard one. Return the limit that holds now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -30,7 +30,8 @@ def raise_descriptors() -> int:
 
 
 def connections_max(limit: int, pushes: int) -> int:
-    """How many clients may be connected if the limit of descriptors is `limit` and `pushes` pushes may be on the wire.
+    """How many clients may be connected. `limit` is the limit of descriptors, and `pushes` how many pushes may be on
+    the wire.
 
     Each client may need a second connection, on which this node passes its request on to the leader.
     """
@@ -38,5 +39,7 @@ def connections_max(limit: int, pushes: int) -> int:
 
 
 def pushes_max(total: int) -> int:
-    """How many pushes may be on the wire if `total` are configured: at most half as many as there are descriptors."""
+    """How many pushes may be on the wire. It is `total`, the configured number, but at most half as many as the process
+    may have descriptors.
+    """
     return max(1, min(total, raise_descriptors() // 2))

@@ -1,5 +1,5 @@
-"""Calls a step of the leader's work at the right times. One is the end of a loop iteration in which something changed.
-The other is the time that the last step returned.
+"""Calls a step of the leader's work at two times. One is the end of a loop iteration in which something changed. The
+other is the time that the last step asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ clock may move away from that: it is slewed, or no longer held back, or the comp
 class StepAlarm:
     """Calls `step`, which does all that is due and returns the time of the next step in milliseconds of the node clock.
 
-    If it returns None, the next step comes only after `poke` or `by`. An error of `step` goes to `failed`, which ends
-    the node.
+    If `step` returns None, it is called again only after `poke` or `by`. An error of `step` goes to `failed`, which
+    ends the node.
     """
 
     def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
@@ -34,13 +34,15 @@ class StepAlarm:
         self._over = False
 
     def poke(self) -> None:
-        """Step at the end of this loop iteration, because something changed. Many calls before that make one step."""
+        """Call `step` at the end of this loop iteration, because something changed. Many calls of `poke` before that
+        make one step.
+        """
         if not self._poked and not self._over:
             self._poked = True
             self._loop.call_soon(self._turn)
 
     def by(self, at_ms: int) -> None:
-        """Step at `at_ms` of the node clock, or before."""
+        """Call `step` when the node clock shows `at_ms`, or before."""
         if self._poked or self._over:
             return
         if self._alarm is not None:
@@ -57,13 +59,13 @@ class StepAlarm:
             self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._ring), alarm_s
 
     def end(self) -> None:
-        """Take no more steps."""
+        """Call `step` no more."""
         self._over = True
         self._silence()
 
     def _ring(self) -> None:
-        """Step if the time has come, else set the timer again. A loop that counts whole milliseconds may call this a
-        moment early.
+        """Called by the timer. Call `step` if its time has come, else set the timer again. The timer may ring a moment
+        early, because some loops count whole milliseconds.
         """
         self._alarm = None
         if self._clock.until_s(self._at_ms) > 0:

@@ -86,7 +86,7 @@ class _Sample(NamedTuple):
 
 
 class LoopWatchdog(Watchdog):
-    """Watches the loop that runs when it is entered, until it is left."""
+    """A context manager that watches the running event loop from the beginning of its block to the end."""
 
     def __init__(self, held_ms: int) -> None:
         super().__init__()
@@ -156,8 +156,10 @@ class LoopWatchdog(Watchdog):
             self._timer = None
 
     def _look(self, now_s: float, most_s: float, *, ticked: bool) -> None:
-        """Split the time since the last look by cause, count it, and log a long hold. The loop was held for at most
-        `most_s`. After a tick (`ticked`) it was held for exactly that.
+        """Split the time for which the loop was held since the last look by cause. Count it, and log it if it is long.
+
+        The loop was held for at most `most_s`. If the timer's tick called this (`ticked`), it was held for exactly that
+        long.
         """
         samples = [each for each in self._samples if each.at_s > self._at_s]
         self._samples.clear()
@@ -184,8 +186,10 @@ class LoopWatchdog(Watchdog):
             self.tell(replace(hold, doing=doing, seen=seen, samples=len(samples)))
 
     def _stood_still_s(self, now_s: float) -> float:
-        """How long the process did not run, in seconds. A stopped process is in no run queue. But the watcher then
-        wakes late, and meanwhile no thread of the process uses processor time.
+        """How long the whole process was stopped, in seconds, 0 if it was not.
+
+        A stopped process is in no run queue. But after the stop the watcher wakes late, and no thread of the process
+        used processor time meanwhile.
         """
         until_s, process_s = self._rests
         late_s = now_s - until_s
@@ -241,8 +245,8 @@ class LoopWatchdog(Watchdog):
                 log.error("loop is held and does not come back", held_ms=held_ms, doing=" < ".join(doing))
 
     def _rests_until(self, wait_s: float) -> None:
-        """Note that the watcher sleeps for `wait_s` now. If it woke late from its last sleep, note how long the process
-        stood still.
+        """Note that the watcher now sleeps for `wait_s`. If it woke late from its last sleep because the process was
+        stopped, note for how long.
         """
         now_s = time.monotonic()
         self._stopped_s = max(self._stopped_s, self._stood_still_s(now_s))
@@ -254,7 +258,9 @@ class LoopWatchdog(Watchdog):
 
 
 class _Schedstat:
-    """The kernel's account of one thread's waits for a processor. On systems without such an account it says 0."""
+    """Reads how long one thread waited for a processor, from the kernel's account. On systems without such an account
+    the time is 0.
+    """
 
     def __init__(self, thread: int) -> None:
         self._disk = Disk()
@@ -268,7 +274,7 @@ class _Schedstat:
         return self._fd is not None
 
     def queued_s(self) -> float:
-        """Seconds that the thread waited for a processor since it began. 0 if the kernel keeps no account."""
+        """Seconds that the thread has waited for a processor since it began. 0 if the kernel keeps no account."""
         if self._fd is None:
             return 0.0
         return int(self._disk.read(self._fd, _SCHEDSTAT_BYTES, 0).split()[1]) / 1e9
@@ -286,8 +292,8 @@ def at_rest(frame: FrameType) -> bool:
 
 
 def stack_of(frame: FrameType | None) -> tuple[str, ...]:
-    """The newest DEPTH calls, the newest first, each as `path:line function`. A file of ours has its path from the top
-    folder, another one its folder and name.
+    """The newest DEPTH calls of a thread, the newest first, each as `path:line function`. A file of ours has its path
+    from the top folder. Another file has the name of its folder and its own.
     """
     calls: list[str] = []
     while frame is not None and len(calls) < DEPTH:

@@ -39,7 +39,7 @@ _MB = 1 << 20
 
 
 class Backups:
-    """The backups of one node, one at a time."""
+    """Writes the backups of one node, one at a time."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Backups:
         return await asyncio.shield(result)
 
     def _place(self, directory: str | None) -> Path:
-        """Return the directory to write to: the configured one or one below it. A client that may ask for a backup may
-        not write anywhere else on this machine."""
+        """Return the directory to write to: the configured one, or `directory` below it. A client that may ask for a
+        backup may not write anywhere else on this computer."""
         base = self._config.backup_directory
         if directory is None:
             return base
@@ -82,7 +82,8 @@ class Backups:
         return Path(place)
 
     async def _run(self, parent: Path, result: asyncio.Future[SnapshotView]) -> None:
-        """Write one backup, and put the outcome into `result`. Raises only errors that end the node."""
+        """Write one backup into a directory below `parent`, and give `result` the outcome. Raises only errors that end
+        the node."""
         try:
             view = await self._write(parent)
         except (BackupRefused, InstallRefused) as refused:
@@ -129,7 +130,7 @@ class Backups:
         return BackupWriter(pin, parent, config.node_id, self._disk, room=room)
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
-        """Copy all pieces, at the configured rate at most. Return the manifest of the copy."""
+        """Copy all pieces of the pinned files, no faster than configured. Return the manifest of the copy."""
         bytes_per_s = self._config.backup.mb_per_s * _MB
         began_s, copied = self._clock.monotonic(), 0
         try:

@@ -32,8 +32,11 @@ CHECK_S = 0.25
 
 
 class Checkpointer:
-    """Checkpoints one node's store when a limit is reached, and trims its journal. `needed_from` returns the oldest
-    entry that other nodes may need. `phase` is the node's own, 0 <= phase < 1."""
+    """Makes a checkpoint of one node's store when a limit is reached, and then trims its journal.
+
+    `needed_from` returns the index of the oldest entry that other nodes may need. `phase` shifts this node's
+    checkpoints against those of the others, 0 <= phase < 1 (see `phase_of`).
+    """
 
     def __init__(
         self,
@@ -80,7 +83,8 @@ class Checkpointer:
         )
 
     def _pass_moments(self) -> None:
-        """Set the next moment of this node's phase to the first one that lies ahead."""
+        """If the time of a checkpoint has come, move it on by whole periods of `checkpoint_s` until it lies in the
+        future."""
         late_s = self._monotonic() - self._due_s
         if late_s >= 0:
             self._due_s += (late_s // self._options.checkpoint_s + 1) * self._options.checkpoint_s
@@ -106,8 +110,8 @@ class Checkpointer:
 
 
 def phase_of(node_id: str, ids: Iterable[str]) -> float:
-    """Return the phase of a node among all nodes that its configuration names, itself included. Phases are evenly
-    apart."""
+    """Return the phase of the node `node_id` for its Checkpointer. The nodes' phases are evenly apart. `ids` are all
+    nodes that the configuration names."""
     names = sorted({*ids, node_id})
     return names.index(node_id) / len(names)
 

@@ -39,8 +39,8 @@ _RETRY_S = 5.0
 
 
 class Exports:
-    """The exports of one node, one run at a time. Without `[export] to` it exports nothing, and nothing waits for an
-    export."""
+    """Makes the exports of one node, one run at a time. Without the setting `[export] to` it exports nothing, and no
+    hour or file waits for an export."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class Exports:
             self._life.spawn(self._run())
 
     def covers(self, hour: int) -> bool:
-        """True if an hour may be unlinked: all its present rows are exported, or nothing is to be exported."""
+        """True if no export needs the hour `hour` any more: all its present rows are exported, or nothing is to be
+        exported."""
         store = self._store
         lengths = store.lengths(hour)
         if not self._to or lengths is None:
@@ -76,7 +77,8 @@ class Exports:
         return self._done.covered.get((hour, first)) == (lengths.units, settle_count(lengths))
 
     def covers_log(self, file: DeliveryFile) -> bool:
-        """True if this file of the delivery log may be removed: it is exported, or nothing is to be exported."""
+        """True if no export needs this file of the delivery log any more: it is exported, or nothing is to be
+        exported."""
         return not self._to or file in self._done.complete
 
     def values(self) -> dict[str, float]:
@@ -101,8 +103,8 @@ class Exports:
             await asyncio.sleep(every_s if exported else min(every_s, _RETRY_S))
 
     async def export(self) -> bool:
-        """Export once all that is new in the last checkpoint. Return False if there is no checkpoint yet. Raises
-        ExportRefused, and errors of the node's own files."""
+        """Export all rows of the last checkpoint that are not exported yet. Return False if there is no checkpoint yet.
+        Raises ExportRefused, and errors of the node's own files."""
         async with self._running:
             return await self._export()
 
@@ -138,7 +140,7 @@ class Exports:
         return True
 
     async def _step(self, run: Export) -> None:
-        """Do all steps of a run, at the configured rate at most."""
+        """Do all steps of the export `run`, no faster than configured."""
         bytes_per_s = self._config.export.mb_per_s * _MB
         began_s, copied = self._clock.monotonic(), 0
         steps = run.steps()

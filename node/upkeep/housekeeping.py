@@ -1,5 +1,5 @@
-"""Work that is due by time alone: slewing the clock, measuring free space, turning to the next near hours, unlinking
-hours."""
+"""Work that is done because time has passed: slewing the clock, giving leadership away if the clock is off, unlinking
+hours. It also calls the functions of other parts that have to look at something every HOUSEKEEPING_S."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ async def keep_house(
     yield_if_outvoted: Callable[[], Awaitable[None]],
     looks: Sequence[Callable[[], object]],
 ) -> None:
-    """Every HOUSEKEEPING_S, until cancelled: slew the clock, give leadership away if the clock is off, and call each of
-    `looks`. These functions must be short. `give_up` gives leadership away if this node has it."""
+    """Every HOUSEKEEPING_S, until cancelled: slew the clock, give leadership away if the clock is off, and call each
+    function of `looks`, which must be short. `give_up` gives leadership away, or steps down, if this node leads.
+    `yield_if_outvoted` gives it away if a majority's clocks contradict this one."""
     while True:
         error_ms = clock.error_ms()
         if clock.slew():
@@ -56,8 +57,8 @@ async def unlink_hours(
     leadership: Leadership,
     retention_ms: int,
 ) -> None:
-    """Unlink hours that are past their retention, on the leader, and remove old files of the delivery log, on every
-    node. Runs until cancelled."""
+    """On the leader, propose to unlink hours that are past their retention. On every node, remove files of the delivery
+    log that are older than `retention_ms`. Runs until cancelled."""
     while True:
         await asyncio.sleep(min(RETENTION_S, retention_ms / KEPT_LOOKS / 1000))
         now_ms = clock.now_ms()

@@ -27,14 +27,15 @@ _SEGMENTS_KEPT = 8
 
 
 def segment_bytes(keep_mb: int) -> int:
-    """Return the size of a segment in bytes: a fraction of `keep_mb`, because only whole segments are removed."""
+    """Return the size in bytes at which the journal begins its next segment. It is a fraction of `keep_mb`, because
+    only whole segments are removed."""
     return min(SEGMENT_BYTES, max(MB // 16, keep_mb * MB // _SEGMENTS_KEPT))
 
 
 class Trimming:
-    """Computes the oldest entry that other nodes may need. `low_water` returns the index up to which every peer is
-    known to have the log. `hold` returns the index from which nodes that take over a snapshot need it, or None if no
-    node does."""
+    """Computes the oldest entry of the journal that other nodes may need. `low_water` returns the index up to which
+    every peer is known to have the log. `hold` returns the oldest index that a node needs which takes over a snapshot,
+    None if no node does."""
 
     def __init__(
         self, journal: Journal, keep_mb: int, *, low_water: Callable[[], int], hold: Callable[[], int | None]
@@ -45,8 +46,8 @@ class Trimming:
         self._hold = hold
 
     def needed_from(self) -> int:
-        """Return the index of the oldest entry to keep for other nodes. Earlier entries may go once a checkpoint covers
-        them."""
+        """Return the index of the oldest entry to keep for other nodes. Earlier entries may be removed once a
+        checkpoint covers them."""
         needed = max(self._low_water(), self._journal.first_within(self._keep_bytes))
         hold = self._hold()
         return needed if hold is None else min(needed, hold)

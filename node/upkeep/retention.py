@@ -31,8 +31,8 @@ READ_HOURS = 1
 
 
 class Retention:
-    """Finds hours that are over, and proposes to unlink them. Only the leader's is called, every RETENTION_S or more
-    often. `exported` returns true for hours that an export does not need any more."""
+    """Finds hours that are over, and proposes to unlink them. Only a leader uses it, every RETENTION_S or more often.
+    `exported` returns true for an hour that no export needs any more."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Retention:
         return [hour for found in self.steps() for hour in found][:HOURS_MAX]
 
     def steps(self) -> Iterator[list[int]]:
-        """Yield the hours that are over, a few at a time. Each step is short, however many hours are kept."""
+        """Search the hours that are past, and yield those that are over, a few at a time. Each step is short, however
+        many hours are kept."""
         store = self._machine.store
         genesis = store.catalog.genesis
         if genesis is None:
@@ -72,8 +73,8 @@ class Retention:
         yield over
 
     async def propose(self) -> int:
-        """Unlink hours that are over, HOURS_MAX at most. Return the number of hours that were unlinked. Raises a
-        Problem if the leader changes."""
+        """Propose to unlink hours that are over, HOURS_MAX at most. Return the number of hours that were unlinked.
+        Raises a Problem if the leader changes."""
         hours: list[int] = []
         for found in self.steps():
             hours += found

@@ -47,8 +47,8 @@ _MB = 1 << 20
 
 
 class Snapshots:
-    """Sends and fetches the snapshots of one node's group. `whole` is set once a fetched snapshot is whole: the group
-    is about to take it over."""
+    """Sends and fetches the snapshots of one node's group. `whole` is None until a fetched snapshot is whole. Then the
+    group is about to take that over."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Snapshots:
         life: Lifecycle,
         caught_up: Callable[[], bool],
     ) -> None:
-        """`caught_up`: true once this node has caught up since its start."""
+        """`caught_up` returns true once this node has caught up with its leader since its start."""
         storage = config.storage
         self.whole: tuple[Install, Manifest] | None = None
         self._config, self._group, self._store, self._journal, self._disk = config, group, store, journal, disk
@@ -88,9 +88,9 @@ class Snapshots:
         group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
-        """Pin the last checkpoint, to be sent. Return None while nodes differ and no majority has one state
-        (replication/raft/agreement.py). This node may be the odd one out, and two nodes with its state would be a
-        majority.
+        """Pin the last checkpoint, to be sent. Return None if there is none, or while nodes differ and no majority has
+        one state (replication/raft/agreement.py). This node may then be the odd one out, and with its state on a second
+        node the wrong state could be a majority.
 
         If there is no other node to compare with, the checkpoint is pinned. With one of three nodes gone, a follower
         that cannot commit without the snapshot may be the only other node.
@@ -103,8 +103,8 @@ class Snapshots:
         self._life.spawn(self.fetcher.run())
 
     def put_in_place(self) -> None:
-        """Make the fetched snapshot the state of this directory. Only the files of the group may be open by then.
-        Blocks the calling thread. Raises DiskFailed. The directory then has either the old state or the new one."""
+        """Make the fetched snapshot the state of this directory. Call it when only the group's files are still open.
+        Blocks the calling thread. Raises DiskFailed; the directory then has either the old state or the new one."""
         assert self.whole is not None, "there is no snapshot to take over"
         install, manifest = self.whole
         self._journal.sync_now()
@@ -120,8 +120,8 @@ class Snapshots:
         install.commit()
 
     def status(self, node_id: str) -> dict[str, Any] | None:
-        """Return index, size and progress of the snapshot that this member is taking over, as far as this node knows.
-        None if there is none."""
+        """Return index, size and progress of the snapshot that the member `node_id` is taking over, as far as this node
+        knows. None if this node knows of none."""
         if node_id == self._config.node_id:
             fetcher = self.fetcher
             index, done, total = fetcher.index, fetcher.done_bytes, fetcher.total_bytes
@@ -144,8 +144,8 @@ class Snapshots:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
 
     def _clear(self) -> bool:
-        """Remove files of an earlier fetch, if this node has caught up without that snapshot. Return true if it has.
-        Runs in a thread, while nothing is fetched."""
+        """If this node has caught up without the snapshot of an earlier fetch, remove the files of that fetch. Return
+        true if it has caught up. Runs in a thread, while nothing is fetched."""
         if self._caught_up():
             discard_install(self._config.directory, self._disk)
         return self._caught_up()

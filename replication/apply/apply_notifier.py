@@ -34,7 +34,7 @@ class Moves(NamedTuple):
 class Changes:
     """An entry that was applied: its commands in their order, and for each command the answer that its proposer gets.
 
-    The answer is None for a command that has no effect, because the dispatcher of another term meant it.
+    The answer is None for a command that had no effect, because it was decided in another term than the entry's own.
     """
 
     index: int
@@ -45,21 +45,25 @@ class Changes:
 
 
 class Listener(Protocol):
-    """Told of everything that is applied, in the order of the log. The leader's dispatcher implements it."""
+    """Learns of the changes that entries make to units and topics, in the order of the log. The leader's dispatcher
+    implements it.
+    """
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """Take new units. `due_ms` is as the store has it: a unit too late for its second is due in the present one."""
+        """Take new units of the entry at `applied_index`. `due_ms` is as the store has it: not before the second
+        `tick`, even if the client asked for an earlier time.
+        """
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Take hand-overs whose Lease took effect, and leases that were extended."""
+        """Take the units whose Lease or Extend took effect, with the ends of their leases."""
 
     def on_released(self, position: U64) -> None:
-        """Take units whose lease was taken back. They are pending again."""
+        """Take units whose lease was taken back by a Release. They are pending again."""
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Take messages that went from the places `old` to the places `position`.
+        """Take the messages with these homes, which moved from the places `old` to the places `position`.
 
-        Then `on_settled` follows for the places `old`, and `on_units` for the new units.
+        After this call come `on_settled` for the places `old`, and `on_units` for the new units.
         """
 
     def on_settled(self, position: U64) -> None:
@@ -70,10 +74,10 @@ class Listener(Protocol):
 
 
 class ApplyNotifier:
-    """Passes the changes of one state machine on to the parts that asked for them.
+    """Tells parts of this node what the entries of one state machine changed.
 
-    `listener` and `on_applied` are None while this node does not lead. `on_applied` is called after the whole entry was
-    applied.
+    `listener` and `on_applied` are None while this node does not lead. `on_applied` is called after all commands of an
+    entry were applied.
     """
 
     def __init__(self, store: Store) -> None:
@@ -123,7 +127,7 @@ class ApplyNotifier:
             self.listener.on_topic(number, topic.settings)
 
     def dropped(self, number: int) -> None:
-        """Report a topic that is gone."""
+        """Report a topic that was removed."""
         if self.listener is not None:
             self.listener.on_topic(number, {})
 

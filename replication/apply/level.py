@@ -9,8 +9,8 @@ from replication.command.level import RaiseLevel
 def apply_raise_level(applying: Applying, command: RaiseLevel) -> bool:
     """Raise the level, and return True if it rose.
 
-    A level that is not higher changes nothing. A command made before the newest change of members changes nothing
-    either.
+    A level that is not higher than the present one changes nothing. A command changes nothing either if the members
+    have changed since its leader proposed it.
     """
     store = applying.store
     if command.basis != store.catalog.members.index or command.level <= store.level:

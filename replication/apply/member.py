@@ -20,15 +20,17 @@ MEMBERS_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """Result of ChangeMember: the member's new row. For a void change `member` is None and `void` says why."""
+    """Result of ChangeMember: the member's new row in the table. For a void change `member` is None and `void` says
+    why.
+    """
 
     member: Member | None
     void: str | None = None
 
 
 def found_members(members: Members, genesis: Genesis, index: int) -> None:
-    """Enter the first members into the table, all of them voters. A member's number is its place in Genesis, counted
-    from 1.
+    """Enter the nodes that `genesis` names into the table, all of them as voters. A member's number is its place in
+    Genesis, counted from 1.
     """
     addresses = genesis.addresses or (("", ""),) * len(genesis.nodes)
     for node_id, (raft, http) in zip(genesis.nodes, addresses, strict=True):

@@ -1,5 +1,5 @@
-"""Applies OverdueCutoff: in a restored cluster, it sets or removes the rule about messages that were due before the
-restore.
+"""Applies OverdueCutoff to the overdue rule. In a restored cluster this rule says that messages due before a moment are
+given up.
 """
 
 from replication.apply.applying import Applying
@@ -8,7 +8,8 @@ from storage.tables.overdue import OverdueRule
 
 
 def apply_overdue_cutoff(applying: Applying, command: OverdueCutoff) -> OverdueRule | None:
-    """Set the moment of the rule if it has none yet. Remove the rule if the command says that it is done.
+    """Set the moment of the overdue rule if it has none yet. If the command has `done` and the same moment, remove the
+    rule.
 
     Returns the rule as it is afterwards, None if there is none.
     """

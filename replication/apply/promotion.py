@@ -13,9 +13,9 @@ from storage.format.level import has
 
 
 def apply_promotion(applying: Applying, command: Promotion) -> None:
-    """Put all units that exist now and were due by `until_ms` in doubt, unless leadership was given away on purpose.
+    """Put all units that exist now and are due by `until_ms` in doubt, unless leadership was given away on purpose.
 
-    An older doubt stays: the later of both times counts.
+    If an earlier Promotion had a later `until_ms`, that time counts for all of them.
     """
     store = applying.store
     if not has(store.level, "doubt"):

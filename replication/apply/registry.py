@@ -1,4 +1,5 @@
-"""The commands of the log, a row each: how it is read and applied, since which level, and if another term voids it.
+"""The table of all commands of the log. A row says how a command is read and applied, and since which level. It also
+says if a command that was decided in another term still has an effect.
 
 An entry applies its commands in the order of their numbers:
 

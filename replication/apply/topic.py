@@ -2,8 +2,8 @@
 
 No node looks through its hours for messages of a dropped topic, because that would hold up apply. The leader has looked
 before it proposed the command. The command must stand in the log right behind the newest entry that the leader had
-applied when it looked. No command before it in its own entry may append a unit. Otherwise it has no effect. All nodes
-have the same log up to there, so the topic is empty on all.
+applied when it looked. And no command before it in its own entry may append a unit. If one of these is not so, the
+DropTopic has no effect. All nodes have the same log up to there, so the topic is empty on all.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
 
 
 def _merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """`old` with the changes of `change`. None removes a setting. A map, such as the target, is merged field by
-    field.
+    """The settings `old` with the changes in `change`. A value None removes its setting. A map, such as the target, is
+    merged field by field.
     """
     merged = dict(old)
     for name, value in change.items():

@@ -12,8 +12,8 @@ from storage.store import Store
 def apply_unlink(applying: Applying, command: Unlink) -> int:
     """Unlink those of the named hours that are over. Return their number.
 
-    An hour is over if the tick passed it, no unit of it is needed any more, and its last settle record is old enough.
-    Retention says how old: the longer one of that of messages and that of keys.
+    An hour is over if the tick has passed it, and all messages that were born in it or moved into it have ended. Its
+    last settle record must be older than the retention of messages, and than that of keys.
     """
     store, tick = applying.store, applying.dispatched.tick
     genesis = store.catalog.genesis
@@ -32,7 +32,8 @@ def apply_unlink(applying: Applying, command: Unlink) -> int:
 def _drop_keys(store: Store, hour: int) -> None:
     """Drop the keys of an hour that is about to be unlinked.
 
-    There may be a million of them. So from level 2 on they are only marked here, and later entries drop some each.
+    There may be a million of them. So from level 2 on they are only marked here, and each later entry drops some of
+    them.
     """
     if not has(store.level, "lazy-keys"):
         store.catalog.drop_hour_keys(hour)

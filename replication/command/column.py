@@ -1,7 +1,8 @@
-"""Columns in a section's payload: arrays one behind the other, each padded to 8 bytes. Reading copies none of them.
+"""The columns of a command as bytes in the payload of its section. They stand one behind the other, each padded to 8
+bytes.
 
-A section whose columns do not fit its length is refused before anything is applied. So an entry that is short or made
-by an attacker gives the same error on every node.
+Reading copies no column. A section whose columns do not fit its length is refused before anything is applied. So an
+entry that is short or made by an attacker gives the same error on every node.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ def pack_columns(*columns: npt.NDArray[Any]) -> list[bytes]:
 
 
 def pack_map(value: dict[str, Any]) -> bytes:
-    """A length (u32, then 4 zero bytes) and the map as msgpack, padded to a multiple of 8. For the few fields of a
-    command that are no columns.
+    """The bytes of a map, for the few fields of a command that are no columns. They are a length (u32), 4 zero bytes,
+    and the map as msgpack, padded to a multiple of 8.
     """
     data: bytes = msgpack.packb(value)
     return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
 
 
 def filled(value: Any, what: type, name: str) -> Any:
-    """Return `value` if it is of the type `what`. Raises `EntryRefused`, with `name`, if it is not or is missing."""
+    """Return `value` if it is of the type `what`. If it is not, or is missing, raises `EntryRefused` with the name
+    `name`.
+    """
     if not isinstance(value, what) or (what is int and isinstance(value, bool)):
         raise EntryRefused(f"{name}: {what.__name__} expected, found {type(value).__name__}")
     return value
@@ -50,7 +53,9 @@ def names(value: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def check_due(due_ms: I64) -> None:
-    """Refuse due times beyond the last hour: raises `EntryRefused`. Apply moves due times in the past on."""
+    """Raises `EntryRefused` for a due time beyond the last possible hour. Due times in the past are allowed, because
+    apply replaces them by a later one.
+    """
     if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:
         raise EntryRefused(f"due at {int(due_ms.max())} ms; at most {DUE_MS_MAX}")
 

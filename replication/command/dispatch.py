@@ -1,5 +1,5 @@
-"""The two commands of the dispatch state: how far the leader's wheel came, and how a new leader sets it to its
-clock.
+"""The two commands of the dispatch state. One says how far the leader's wheel came. With the other a new leader sets
+the tick to its clock.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class DispatchState:
-    """How far the leader's wheel came. The command has the same size for one unit or a million.
+    """How far the leader's wheel came. The command has the same size for one dispatched unit or a million.
 
-    All slots before `tick` are dispatched, and of slot `tick` the first `local_index` units in order. Units of entries
-    after `applied_index` do not count for `local_index`.
+    All slots before `tick` are dispatched, and of slot `tick` the first `local_index` units in order. Entry
+    `applied_index` is the newest that the leader had applied then. Units of later entries do not count for
+    `local_index`.
     """
 
     tick: int  # absolute second
@@ -37,7 +38,9 @@ class DispatchState:
 
 @dataclass(frozen=True, slots=True)
 class Realign:
-    """Set the tick and `now_ms` to a new leader's clock, because the replicated tick is far from that clock."""
+    """Set the tick and the time `now_ms` of the dispatch state to a new leader's clock. A new leader proposes it if the
+    replicated tick is far from that clock.
+    """
 
     tick: int  # absolute second
     now_ms: int

@@ -88,7 +88,7 @@ class UnknownCommand(Exception):
 
 
 class Section(NamedTuple):
-    """A command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
+    """A command as bytes inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
 
     kind: int
     rows: int
@@ -118,8 +118,8 @@ def is_change(entry: bytes) -> bool:
 
 
 def version_of(entry: bytes) -> int:
-    """The version of an entry of the log. Builds that read this version can read it. Raft's no-op counts as the first
-    version.
+    """The version of an entry of the log. A build that knows this version can read the entry. Raft's no-op counts as
+    the first version.
     """
     return max(FOUNDED, entry[0]) if len(entry) >= _HEAD.size else FOUNDED
 
@@ -144,9 +144,10 @@ class Command(Protocol):
 def encode_entry(
     *, group: int, term: int, node: int, now_ms: int, sections: list[Packed], version: int = FOUNDED
 ) -> bytes:
-    """Make one entry of sections (kind, rows, payload pieces). The pieces are copied one time, by the join.
+    """Make one entry of the given sections, each as (kind, rows, payload pieces).
 
-    Sections are sorted by kind, which is the order in which they are applied. The caller's order does not matter.
+    The pieces are copied one time, by the join. Sections are sorted by kind, which is the order in which they are
+    applied. The caller's order does not matter.
     """
     assert 0 < len(sections) < 1 << 16
     extension = msgpack.packb({})

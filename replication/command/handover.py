@@ -28,9 +28,10 @@ TEXT_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hand-overs that were made (fast) or are about to be made (strict): columns of n rows.
+    """Records hand-overs that were made (fast) or are about to be made (strict): columns of n rows.
 
-    `planned`: they are strict pushes. Each is made at its `handed_over_ms`, which may be still ahead, and not before.
+    If `planned`, they are strict pushes. Each push is made at its `handed_over_ms` and not before. That time may lie in
+    the future.
     """
 
     position: U64
@@ -62,7 +63,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Leases to take back, by (position, term, attempt). Their hand-overs never began, and never will."""
+    """Takes back the leases of these hand-overs, named by (position, term, attempt). The hand-overs never began, and
+    never will.
+    """
 
     position: U64
     term: U32
@@ -108,8 +111,8 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Hand-overs that failed, and the leader's decision for each: another attempt at `due_ms` (RETRY, AGAIN) or none
-    (DEAD).
+    """Hand-overs that failed, and the leader's decision for each. RETRY: another attempt at `due_ms`. AGAIN: the same,
+    but the retry policy does not count this hand-over, because it never began. DEAD: no further attempt.
     """
 
     position: U64
@@ -153,7 +156,9 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """New ends of leases. Each row names the hand-over that took the lease by (position, term, attempt)."""
+    """Leases that get another end, `lease_end_ms`. Each row names the hand-over of the lease by (position, term,
+    attempt).
+    """
 
     position: U64
     term: U32
@@ -175,7 +180,7 @@ class Extend:
 
 
 def _of_subscription(section: Section, kinds: Sequence[type[np.generic]]) -> tuple[int, list[npt.NDArray[Any]]]:
-    """The subscription in a section's map, and its columns of these types."""
+    """The number of the subscription from a section's map, and the section's columns, which have these types."""
     reader = ColumnReader(section.payload, section.rows)
     subscription = _subscription(reader.map())
     columns = [reader.column(kind) for kind in kinds]

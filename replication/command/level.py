@@ -10,11 +10,11 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class RaiseLevel:
-    """Raise the level of the cluster to `level`. The entry has the version `level`. So a build that does not read that
-    version stops at it.
+    """Raise the level of the cluster to `level`. The entry itself has the version `level`. So a build that does not
+    read that version stops at it.
 
     `basis` is the log index of the newest change of members that the leader had applied when it proposed this. If there
-    is a newer change, the command has no effect. Its new member may not read the level.
+    is a newer change, the command has no effect, because the new member may not read the level.
     """
 
     level: int

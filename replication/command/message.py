@@ -49,8 +49,8 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """Messages that get another due time, n rows. `doubtful` is as in Cancel. A later cancel of the message has to know
-    it.
+    """Messages that get another due time, n rows. `doubtful` is as in Cancel. It is kept with the message, because a
+    later cancel needs it.
     """
 
     home: U64

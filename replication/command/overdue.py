@@ -1,4 +1,6 @@
-"""The command of a restored cluster for messages that became due before the restore."""
+"""The command of a restored cluster about messages that were due before a moment. It gives them up, which means that
+they are not delivered any more.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from replication.command.entry import Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class OverdueCutoff:
-    """Fix the moment `cutoff_ms`: messages that were due before it are given up. With `done`: all of them are given up
-    now.
+    """Without `done` it sets the moment: messages that were due before `cutoff_ms` are to be given up. With `done` it
+    says that all of them are given up now.
 
-    The first command fixes the moment, so another one without `done` has no effect. A `done` for another moment has no
-    effect either.
+    The first command sets the moment, so another one without `done` has no effect. A command with `done` and another
+    moment has no effect either.
     """
 
     cutoff_ms: int

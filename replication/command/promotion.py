@@ -1,4 +1,6 @@
-"""The command that says how its leader came to lead, and which units are in doubt since then."""
+"""The first command of a new leader. It says how the leader came to lead, and which units are in doubt for that
+reason.
+"""
 
 from __future__ import annotations
 

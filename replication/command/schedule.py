@@ -1,4 +1,4 @@
-"""New messages: rows, and the records for the delay log.
+"""The command Schedule with new messages: columns with a row for each, and their records for the delay log.
 
 The leader makes the records. Apply fills in only the position, which the leader cannot know. So the sizes and first
 words of the records are checked here, before anything is applied.
@@ -34,7 +34,7 @@ class Key:
 
     @classmethod
     def checked(cls, fields: Any, rows: int) -> Key:
-        """The key out of its four fields, for a command of `rows` rows. Raises `EntryRefused`."""
+        """Make a key of its four fields, for a command of `rows` rows. Raises `EntryRefused` if they are not valid."""
         if len(filled(fields, list, "key")) != 4:
             raise EntryRefused(f"a key of {len(fields)} fields; 4 expected")
         row, key, fingerprint, on_conflict = fields
@@ -65,7 +65,7 @@ class Schedule:
     namespace: str = "default"
 
     def pack(self) -> Packed:
-        """The command as a section. The blob is not copied unless it is a view."""
+        """The command as a section. A blob of type bytes is not copied."""
         assert len(self.blob) % 8 == 0
         value = {
             "namespace": self.namespace,

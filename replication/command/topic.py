@@ -51,8 +51,8 @@ class PutTopic:
 class DropTopic:
     """Remove a topic that the leader has found empty.
 
-    `index` is the log index that this entry must have, and `units` the number of units that the store must have then.
-    If both are right, no message can have come since the leader looked.
+    `index` is the log index that this entry must get, and `units` the number of units that the store must have then. If
+    both are so, no message can have come since the leader looked.
     """
 
     namespace: str
@@ -77,8 +77,8 @@ class DropTopic:
 
 
 def _plain(value: Any, depth: int = SETTINGS_DEPTH_MAX) -> Any:
-    """Return `value` if JSON can express it. The catalog cannot store other types of msgpack, so they raise
-    `EntryRefused`.
+    """Return `value` if it has only types of JSON and is at most `depth` levels deep. Otherwise raises `EntryRefused`,
+    because the catalog cannot store other types of msgpack.
     """
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
         return {name: _plain(item, depth - 1) for name, item in value.items()}

@@ -14,7 +14,9 @@ from storage.format.position import HOUR_MAX
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    """Hours that may be unlinked: all their messages have ended longer ago than retention. Apply checks that again."""
+    """Numbers of hours that may be unlinked: all their messages have ended longer ago than retention. Apply checks that
+    again.
+    """
 
     hour: I64
 

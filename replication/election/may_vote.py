@@ -42,7 +42,8 @@ class Voters(Protocol):
 
 
 class Election:
-    """Timers and counts of one node in elections. All times are seconds of the process's monotonic clock.
+    """The timer of one node for elections, and its counts of votes and pre-votes. All times are seconds of the
+    process's monotonic clock.
 
     `random` gives numbers in [0, 1). `silence` says how long `may_grant` stays False after the start and after each
     message of a leader. Invariant: the moment at which `may_grant` becomes True never moves to an earlier time.
@@ -76,9 +77,10 @@ class Election:
         return self._min_s + (self._max_s - self._min_s) * self._random()
 
     def _patience(self) -> float:
-        """Return the next timeout. It doubles with each election after which no leader was heard, up to 16 times.
+        """Return the time until this node may campaign again, in seconds. It doubles with each election after which no
+        leader was heard, up to 16 times.
 
-        On a slow disk an election takes two fdatasyncs.
+        It grows because on a slow disk an election takes as long as two fdatasyncs.
         """
         self._failures += 1
         return self._timeout() * (1 << min(self._failures - 1, 4))
@@ -94,8 +96,8 @@ class Election:
         self._asked_term = self._failures = 0
 
     def granted(self, now: float) -> None:
-        """Note that this node gave a candidate its vote. It waits before it campaigns, so that the candidate may
-        win.
+        """Note that this node gave a candidate its vote. This node then waits for a timeout before it campaigns itself,
+        so that the candidate may win.
         """
         self._deadline = now + self._patience()
         self._asked_term = 0
@@ -114,9 +116,10 @@ class Election:
         return now >= self._quiet_until
 
     def ask(self, term: int, now: float) -> bool:
-        """Begin a round of pre-votes for `term`. If it brings no majority, `due` is soon True again.
+        """Begin to count pre-votes for `term`; the caller asks the peers. If no majority answers, `due` is soon True
+        again.
 
-        True if this node alone is a majority, so that it need not ask.
+        Returns True if this node alone is a majority, so that the caller need not ask.
         """
         self._asked_term = term
         self._yes.clear()
@@ -124,9 +127,10 @@ class Election:
         return self._voters.majority == 1
 
     def pre_voted(self, peer: str, term: int) -> bool:
-        """Count that `peer` would vote for this node in `term`. True when that makes a majority: campaign now.
+        """Count that `peer` would vote for this node in `term`. Returns True when that makes a majority: the caller
+        then campaigns.
 
-        Later answers of the same round return False.
+        Later answers to the same question return False.
         """
         if term != self._asked_term:
             return False
@@ -151,7 +155,7 @@ class Election:
 
 
 class Census:
-    """Keeps rule (a): notes the peers that told this process that their directory is empty."""
+    """Keeps rule (a) of the module: notes the peers that told this process that their directory is empty."""
 
     PERIOD_S = 0.1
 
@@ -167,8 +171,8 @@ class Census:
         return True
 
     def answered(self, peer: str, empty: bool) -> None:
-        """Note the answer of `peer`: is it empty? If one is not, rule (a) never holds in this process, because there
-        was a cluster.
+        """Note the answer of `peer`: its directory is `empty` or not. After one answer that is not, rule (a) never
+        holds in this process, because there was a cluster.
         """
         if empty:
             self._missing.discard(peer)
@@ -177,13 +181,13 @@ class Census:
 
     @property
     def all_empty(self) -> bool:
-        """True if every configured peer is empty. Then this node may be a voter."""
+        """True if every configured peer said that its directory is empty. Then this node may be a voter."""
         return not self._missing
 
 
 class RegainVote:
-    """Keeps rule (b): the index beyond which an entry must be committed before a wiped node is a voter again. The index
-    is the end of the leader's log at its first heartbeat.
+    """Keeps rule (b) of the module. A wiped node is a voter again when an entry beyond a certain index is committed.
+    That index is where the leader's log ended at the leader's first heartbeat.
 
     Invariant: the rule does not hold before a leader was heard. A new journal is in term 0 with its first entry
     committed. If the first term heard were also 0, a wiped node would take its own emptiness for having caught up.

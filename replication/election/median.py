@@ -24,10 +24,10 @@ SLOW_S: Final = 10.0
 
 
 class Median(NamedTuple):
-    """The median of the nodes' clocks, in ms, at the monotonic second `at_s` of this node.
+    """The median of the nodes' clocks, `ms`, at the monotonic second `at_s` of this node.
 
-    The true median may be less by up to `slack_ms`. A leader assumes that an echo takes half of the round trip, but one
-    direction may be slower than the other.
+    The true median may be lower by up to `slack_ms`. A leader assumes that an echo takes half of the round trip, but
+    one direction may be slower than the other.
     """
 
     ms: float
@@ -36,8 +36,8 @@ class Median(NamedTuple):
 
 
 class MedianHeard:
-    """The medians that one follower heard. `told` is the newest one that counted, None before the first. `beat_s` is
-    the heartbeat period.
+    """The medians that one follower heard. `told` is the newest one from a heartbeat that counted, None before the
+    first. `beat_s` is the heartbeat period in seconds.
     """
 
     def __init__(self, beat_s: float) -> None:

@@ -20,8 +20,8 @@ TWICE: Final = 2.0
 
 
 class Patience:
-    """The late moments of one node. `floor_s` is the configured silence. Moments that it bridges anyway are not
-    recorded.
+    """The late moments of one node. `floor_s` is the configured silence. A moment is not recorded if a silence of
+    `floor_s` bridges it.
     """
 
     def __init__(self, floor_s: float) -> None:
@@ -34,7 +34,9 @@ class Patience:
             self._seen.append((now, TWICE * late_s))
 
     def silence_s(self, now: float) -> float:
-        """Return the silence that the late moments ask for, in seconds. 0 if the configured one is enough."""
+        """Return the length of silence in seconds that bridges the late moments of the last SPAN_S. 0 if the configured
+        silence is enough.
+        """
         while self._seen and self._seen[0][0] < now - SPAN_S:
             self._seen.popleft()
         if len(self._seen) <= RARE:

@@ -34,8 +34,8 @@ def _yes() -> bool:
 
 
 class Silence:
-    """The silence of one node, in seconds. Its echoes say `promise_s`, and its disk has `kept_s`. Invariant: promise_s
-    <= kept_s.
+    """The silence that one node owes a leader, in seconds. Its echoes say `promise_s`. `kept_s` is the length on its
+    disk. Invariant: promise_s <= kept_s.
     """
 
     def __init__(self, least_s: float, kept_s: float, now: float) -> None:
@@ -57,8 +57,8 @@ class Silence:
         return now + self.promise_s
 
     def want(self, seconds: float, now: float) -> None:
-        """Set the silence that the lateness of the nodes asks for, in `seconds`. It holds at once up to `kept_s`. For a
-        longer one the disk is written first.
+        """Ask for a silence of `seconds`, because the nodes are that late. A length up to `kept_s` holds at once. A
+        greater one holds after the disk has it.
         """
         wanted_s = self._step(seconds) if self.may_grow() else self._least_s
         if wanted_s > self.kept_s:
@@ -69,7 +69,7 @@ class Silence:
         self.promise_s = min(wanted_s, self.kept_s)
 
     def kept(self, seconds: float) -> None:
-        """Note that the disk has a silence of `seconds` now."""
+        """Note that the disk now has a silence of `seconds`."""
         self.kept_s = max(self.kept_s, seconds)
         self._asking = False
 

@@ -25,7 +25,9 @@ REFILL_S: Final = 16
 
 
 class TermBound:
-    """The credit of one process, which is full at its start. Times are seconds of the monotonic clock."""
+    """How far messages may still raise the term of this process: its credit in terms, full at the start. Times are
+    seconds of the monotonic clock.
+    """
 
     def __init__(self, now: float) -> None:
         self._credit = float(CREDIT)
@@ -36,7 +38,7 @@ class TermBound:
         return term <= own or not own or term - own <= self._credit_at(now)
 
     def rose(self, own: int, term: int, now: float) -> None:
-        """Take the credit for a message that raised this node's term from `own` to `term`."""
+        """Subtract from the credit, because a message raised this node's term from `own` to `term`."""
         if own:
             self._credit, self._at = max(0.0, self._credit_at(now) - (term - own)), now
 

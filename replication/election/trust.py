@@ -40,8 +40,10 @@ class Trust:
     """The newest stamp that each peer echoed, and the time until which the peer gives trust. All times are seconds of
     the leader's monotonic clock.
 
-    A voter that owes `silence_s` gives trust for `window_s`, and keeps this leader from stepping down for `fallback_s`.
-    Invariant: no stamp is later than the moment at which it was recorded. Trust from a stamp ends before the silence
+    A voter that owes a silence of `silence_s` gives trust for `window_s`, and keeps this leader from stepping down for
+    `fallback_s`. For a voter that owes another silence both are scaled (see the module).
+
+    Invariants: no stamp is later than the moment at which it was recorded. Trust from a stamp ends before the silence
     that was owed for it.
     """
 
@@ -60,8 +62,8 @@ class Trust:
         self._until = self._reached(self._trusted)  # stored, because every message asks for it
 
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
-        """Set the members. `peers` are all members but this node, and the echoes of `voters` count. `own`: this node
-        counts itself.
+        """Set the members. `peers` are all members but this node. Only the echoes of `voters` count. `own` is True if
+        this node has a vote and so counts itself.
         """
         self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
         self._trusted = {peer: self._trusted.get(peer, NEVER) for peer in peers}
@@ -102,9 +104,10 @@ class Trust:
             self._look()
 
     def confirmed(self, now: float) -> float:
-        """The time of sending of the newest heartbeat that a majority of the voters has echoed; -inf if there is none.
+        """The time at which the newest heartbeat was sent that a majority of the voters has echoed; -inf if there is
+        none.
 
-        This node counts as having echoed at `now`, if it is a voter.
+        If this node is a voter, it counts as having echoed at `now`.
         """
         return _or(self._reached(self._stamps), now)
 
@@ -114,11 +117,11 @@ class Trust:
         return self._until is None
 
     def until(self, now: float) -> float:
-        """The monotonic time at which trust ends."""
+        """The monotonic second at which trust ends."""
         return _or(self._until, now + self._window_s)
 
     def holds(self, now: float) -> bool:
-        """True if this node should stay leader at all. False if it heard no majority for the fallback time."""
+        """True if this node should go on leading. False if no majority was heard for the fallback time."""
         return now < max(_or(self._reached(self._held), now + self._fallback_s), self._grace + self._fallback_s)
 
     @property
@@ -133,7 +136,9 @@ class Trust:
         self._until = self._reached(self._trusted)
 
     def _reached(self, moments: Mapping[str, float]) -> float | None:
-        """The latest moment that a majority of the voters has reached. None if this node alone is a majority."""
+        """The latest moment that is reached by the `moments` of a majority of the voters, this node included. None if
+        this node alone is a majority.
+        """
         ordered = sorted((moments[peer] for peer in self._counting), reverse=True)
         needed = (len(ordered) + self._own_counts) // 2 + 1 - self._own_counts
         return ordered[needed - 1] if needed else None

@@ -35,7 +35,7 @@ since."""
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """A node's promises in elections, which it must not forget: its term, its vote, and if it may vote."""
+    """The promises of a node in elections, which it must not forget: its term, its vote, and if it may vote."""
 
     term: int
     vote: str | None
@@ -43,9 +43,7 @@ class Promises:
 
     @classmethod
     def of(cls, journal: Journal) -> Promises:
-        """The present promises of a journal. The node must make no promise between this call and the use of the new
-        journal.
-        """
+        """The promises that a journal has now. The node must make no new promise until the new journal is in use."""
         return cls(journal.getCurrentTerm(), journal.getVotedForNodeId(), journal.voter)
 
 

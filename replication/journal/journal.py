@@ -49,7 +49,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     def __init__(
         self, found: Recovered, disk: Disk, group: int, segment_bytes: int, log: Log, version_of: Callable[[bytes], int]
     ) -> None:
-        """Called by `open` only."""
+        """Called by `open` only. `found` is the result of `recover`."""
         self.created = found.created
         """True if there was no journal: the directory is new, or was emptied."""
         self.write_seq = self.durable_seq = 0
@@ -124,15 +124,15 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self.write_seq += 1
 
     def clear(self) -> None:
-        """Empty the view. The next `add` decides: an entry of the log becomes its first one, another entry replaces the
-        whole log.
+        """Empty the view. The next `add` decides what follows. If the log has its entry, that entry becomes the first
+        one of the log. Otherwise the entry replaces the whole log.
         """
         self._settle()
         self._cleared = True
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Shorten the view to its first `entryFrom` entries. `add` of a different entry then removes the others from
-        the log.
+        """Shorten the view to its first `entryFrom` entries. The others are removed from the log only if `add` brings a
+        different entry.
         """
         self._settle()
         self._view = min(self._log.last, self._log.first + entryFrom - 1)
@@ -150,9 +150,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """The entry at a position, or the first entries of a slice: as many as `slice_bytes` holds, at least two.
+        """The entry at a position. Or, for a slice, as many of its first entries as fit into `slice_bytes`, at least
+        two.
 
-        pysyncobj takes a slice of one entry to mean that none follows. Its loops go on where a slice ended.
+        pysyncobj takes a slice of one entry to mean that no other follows. Its loops go on where a slice ended.
         """
         first = self._log.first
         if isinstance(item, slice):
@@ -177,7 +178,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._write_meta()
 
     def getCurrentTerm(self) -> int:
-        """The term set last, or found at the start."""
+        """The term that was set last, or that was found at the start."""
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
@@ -185,7 +186,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._vote
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Remember a commit index, which never goes back. Lengthen the view to the whole log again."""
+        """Set the commit index. A lower one than before has no effect. Lengthen the view to the whole log again."""
         self._settle()
         self._commit = max(self._commit, raftCommitIndex)
 
@@ -237,8 +238,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self.cluster_id = cluster_id
 
     def trim(self, to_index: int) -> None:
-        """Drop the segments that hold only entries below `to_index`, which a durable checkpoint covers. A sync unlinks
-        one of them.
+        """Drop the segments that hold only entries below `to_index`, which a durable checkpoint covers. Their files are
+        unlinked later, one with each sync.
         """
         self._settle()
         assert to_index <= self._log.last, f"trim to {to_index} of {self._log.last}"
@@ -252,16 +253,18 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of all segments that are not dropped, with those not yet written."""
+        """The size of all segments that are not dropped, in bytes. Bytes that are not yet written are included."""
         return sum(segment.size for segment in self._segments)
 
     def bytes_from(self, index: int) -> int:
-        """The bytes of the segment with this entry and of all later ones: the cost of not dropping them."""
+        """The size in bytes of the segment with the entry `index` and of all later ones: what it costs to keep this
+        entry.
+        """
         return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
 
     def first_within(self, limit_bytes: int) -> int:
-        """The first entry of the newest segments that have at most `limit_bytes` together. The last segment is one of
-        them.
+        """The index of the first entry in the newest segments that have at most `limit_bytes` together. The last
+        segment is always one of them.
         """
         first, held = self._log.last, 0
         for segment in reversed(self._segments):
@@ -298,7 +301,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return sync
 
     def done(self, sync: Sync) -> None:
-        """Note that a sync has run, so that its writes are durable. Raises its error."""
+        """Note that a sync has run, so that its writes are durable. Raises the error of the sync if it failed."""
         assert sync is self._flight, "a sync that is not under way"
         if sync.error is not None:
             raise sync.error
@@ -316,8 +319,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
             self.done(sync)
 
     def close(self) -> None:
-        """Make all writes durable, prove the last one by a record, and close the files. After a failed sync only close
-        them.
+        """Make all writes durable, and write a record that proves it (recovery.py). Then close the files. After a
+        failed sync only close them.
         """
         if self._flight is None:
             self.sync_now()
@@ -333,8 +336,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     # Details.
 
     def _take_back(self, idx: int, term: int) -> bool:
-        """After the view was shortened: True if the log has this entry. If it has another one at `idx`, remove that and
-        all behind it.
+        """Called by `add` after the view was shortened. Returns True if the log has this entry already. If the log has
+        another entry at `idx`, removes that and all behind it.
         """
         same = self._log.term(idx) == term
         if self._cleared:
@@ -356,7 +359,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._cleared = False
 
     def _truncate(self, index: int) -> None:
-        """Remove the entries from `index` on. They are removed on disk too once the TRUNCATE record is durable."""
+        """Remove the entries from `index` on from the log. After a restart they are absent too, once the TRUNCATE
+        record is durable.
+        """
         self._pending.append(self._active.head(TRUNCATE, index, self._term, b""))
         self.write_seq += 1
         self._log.truncate(index)
@@ -371,12 +376,14 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self.write_seq += 1
 
     def _meta(self) -> tuple[int, int, int, bytes]:
-        """(commit, term, flags, vote) of a META record."""
+        """The fields of a META record, as they are now: (commit, term, flags, vote)."""
         flags = (VOTER if self.voter else 0) | (VOTED if self._vote is not None else 0)
         return self._commit, self._term, flags, (self._vote or "").encode()
 
     def _begin_segment(self) -> tuple[Segment, bytes]:
-        """Begin the next segment: the active one is full, or of an older version. Return it with its first bytes."""
+        """Begin the next segment, because the active one is full or of an older version. Return it with its first
+        bytes.
+        """
         segment = Segment(self._active.path.parent, self._active.sequence + 1, self._version)
         header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id, segment.version)
         data = preamble(segment, header, self._log.next, self.term_at(self._log.last) or 0, self._meta())

@@ -23,7 +23,7 @@ class Log:
 
     def __init__(self, disk: Disk, segments: list[Segment], after: int, tail_bytes: int, slice_bytes: int) -> None:
         """`segments`, oldest first, is the journal's own list, to which the journal appends. `after` is the index that
-        follows their entries, 0 for any.
+        follows their entries, 0 if any index may follow.
         """
         live = [segment for segment in segments if segment.offsets]
         self.next = after
@@ -128,7 +128,7 @@ class Log:
         return stop
 
     def _drop(self, count: int) -> None:
-        """Drop the first `count` entries from memory."""
+        """Drop the oldest `count` entries of those in memory from memory."""
         self.tail_size -= sum(len(entry[0]) + ENTRY_OVERHEAD for entry in islice(self._tail, count))
         del self._tail[:count]
         self.tail_first += count

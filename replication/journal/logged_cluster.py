@@ -23,7 +23,9 @@ leaders that were lost before they proposed a Genesis.
 
 
 def logged_clusters(journal: Journal, applied_index: int) -> set[bytes]:
-    """The ids of the clusters whose Genesis stands in the log behind the applied entries."""
+    """The cluster ids of all Genesis commands in the log's entries after `applied_index`. At most LOOKED_AT entries are
+    searched.
+    """
     found: set[bytes] = set()
     at = max(applied_index + 1, journal.first_index)
     stop = min(at + LOOKED_AT, journal.last_index + 1)

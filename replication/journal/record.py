@@ -63,8 +63,8 @@ _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """A whole record. It stands from `offset` to `end` of its file, its body from `body` on (bytes). `entry` is its
-    index field.
+    """The head of a whole record. The record stands in its file from byte `offset` to byte `end`, and its body from
+    byte `body` on. `entry` is the index field of the head.
     """
 
     offset: int
@@ -113,9 +113,9 @@ def find_proof(data: bytes, bad: int, seed: int) -> Record | None:
     """A whole record behind `bad` that was written after the byte at `bad` was durable. None if there is no such
     record.
 
-    The record proves that `bad` is damage and not the torn end of the last write. Only places where a record's `offset`
-    would be right are checked. They are found vectorised, so a segment full of message bodies is searched in a fraction
-    of a second.
+    Such a record proves that `bad` is damage, and not the torn end of the last write. A place is checked only if the
+    bytes of a record's `offset` field there would be right. Such places are found vectorised, so a segment full of
+    message bodies is searched in a fraction of a second.
     """
     for shift in range(4):
         start = bad + 1 + shift

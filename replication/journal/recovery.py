@@ -59,8 +59,8 @@ _KNOWN_FLAGS = {ENTRY: 0, TRUNCATE: 0, META: VOTER | VOTED, OPENING: 0}
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of the journal by its files. `last` is the last entry's index, 0 if the log is empty. `next` is the
-    next index, 0 for any.
+    """The state of the journal as its files say it. `last` is the last entry's index, 0 if the log is empty. `next` is
+    the index that the next entry must have, 0 if it may have any.
 
     `sealed`: the last write is a META alone, so all before it is proven durable.
     """
@@ -81,7 +81,7 @@ class Recovered:
 def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -> Recovered:
     """Read all segments, cut a torn end off, and make the last write durable.
 
-    Raises Corrupt or FormatRefused with file and offset. Then no segment was changed. Raises DiskFailed.
+    Raises Corrupt or FormatRefused with file and offset; no segment was changed then. Raises DiskFailed.
     """
     found = Recovered(cluster_id=cluster_id or NO_CLUSTER)
     for name in disk.list_directory(directory):
@@ -108,7 +108,9 @@ def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -
 
 
 def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last: bool) -> None:
-    """Read one segment into `found`. In the last segment, cut a torn end off and write the last write again."""
+    """Read one segment, and bring `found` to the state after it. In the last segment, cut a torn end off and write the
+    last write again.
+    """
     segment.fd = disk.open_write(segment.path)
     data = disk.read(segment.fd, disk.size(segment.fd), 0)
     file = str(segment.path)
@@ -155,8 +157,8 @@ def _take_all(found: Recovered, segment: Segment, heads: Heads, data: bytes) -> 
 
 
 def _take_entries(found: Recovered, segment: Segment, heads: Heads) -> bool:
-    """Apply entries if each of them is possible at its place. If not, apply none and return False: `_take` then finds
-    the wrong one.
+    """Enter consecutive entries into `found` if each of them is possible at its place. If not, enter none and return
+    False. The caller then takes them one by one with `_take`, which raises Corrupt at the wrong one.
     """
     if not len(heads):
         return True
@@ -214,7 +216,7 @@ def _take_opening(found: Recovered, segment: Segment, record: Record, data: byte
 
 
 def _truncate(found: Recovered, index: int) -> None:
-    """Remove the entries from `index` on. If none is left, any index may come next."""
+    """Remove the entries from `index` on. If none is left, the next entry may have any index."""
     for segment in found.segments:
         segment.cut(index)
     left = [segment for segment in found.segments if segment.offsets]
@@ -225,8 +227,8 @@ def _truncate(found: Recovered, index: int) -> None:
 
 
 def _check_header(found: Recovered, header: FileHeader, group: int, file: str) -> None:
-    """Check that the file is a journal segment of this group. Check its cluster too, unless it was begun before
-    Genesis.
+    """Check that the file is a journal segment of this group, and of this cluster. A segment that was begun before
+    Genesis has no cluster id to check.
     """
     if header.cluster_id != NO_CLUSTER and found.cluster_id == NO_CLUSTER:
         found.cluster_id = header.cluster_id
@@ -243,7 +245,9 @@ def _check_known(record: Record, file: str) -> None:
 
 
 def _bad_record(data: bytes, offset: int, segment: Segment, why: str) -> Corrupt:
-    """The error for the bytes at `offset`, with the checksum that was found and the one that was expected."""
+    """Make the error for the bytes at `offset`. It names the checksum that was found and the one that was expected, and
+    the reason `why` the bytes are no torn end.
+    """
     end = offset + HEAD_SIZE + int.from_bytes(data[offset + 4 : offset + 8], "little")
     found = google_crc32c.extend(segment.seed, data[offset + 4 : end])
     expected = int.from_bytes(data[offset : offset + 4], "little")

@@ -37,7 +37,9 @@ _CHECK_SIZE: Final = 4
 
 
 def whole_records(data: bytes, start: int, seed: int) -> Heads:
-    """The heads, dtype HEAD, of the records from `start` on, up to the first record that is not whole."""
+    """The heads of the records from the offset `start` on, dtype HEAD. They end before the first record that is not
+    whole.
+    """
     offsets = _follow(data, start)
     heads = _gather(data, offsets)
     ends = offsets + HEAD_SIZE + heads["length"]
@@ -56,7 +58,7 @@ def record_of(heads: Heads, row: int) -> Record:
 
 
 def _follow(data: bytes, offset: int) -> I64:
-    """The offsets at which records would begin if every length were right."""
+    """The offsets at which records begin, found by following their lengths from `offset` on. No length is checked."""
     offsets: list[int] = []
     last = len(data) - HEAD_SIZE
     read, note = _LENGTH.unpack_from, offsets.append

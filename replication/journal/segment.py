@@ -20,11 +20,11 @@ NEW_SUFFIX = ".new"
 
 
 class Segment:
-    """A segment's file and its live entries, which are still part of the log: consecutive indexes from `first`, in the
-    order of their offsets.
+    """A segment's file, and its live entries, which are those that are still part of the log. They have consecutive
+    indexes from `first` on, in the order of their offsets.
 
-    `version` is the version in its header. It bounds the versions of the entries that were added after the segment
-    began.
+    `version` is the version in the header of the file. No entry that was added after the segment began has a later
+    version.
 
     Invariants:
 
@@ -48,7 +48,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Index behind the last live entry. Equal to `first` if there is none."""
+        """The index after the last live entry. Equal to `first` if there is none."""
         return self.first + len(self.offsets)
 
     def head(self, kind: int, index: int, term: int, body: bytes, flags: int = 0) -> bytes:
@@ -70,7 +70,9 @@ class Segment:
         self.terms.append(term)
 
     def place_all(self, index: int, terms: U32, offsets: U32, lengths: U32) -> None:
-        """Note consecutive entries, the first of which has this index. Each column has the shape [n]."""
+        """Note consecutive entries, the first of which has the index `index`. Each column has the shape [n]. Offsets
+        and lengths are as in `place`.
+        """
         if not self.offsets:
             self.first = index
         assert index == self.end, f"entry {index} behind {self.end - 1}"
@@ -79,12 +81,14 @@ class Segment:
         self.terms.frombytes(terms.tobytes())
 
     def cut(self, index: int) -> None:
-        """Remove the entries from `index` on from the log."""
+        """Take the entries from `index` on out of the live entries. The file stays as it is."""
         keep = max(0, index - self.first)
         del self.offsets[keep:], self.lengths[keep:], self.terms[keep:]
 
     def read(self, disk: Disk, start: int, stop: int) -> list[Entry]:
-        """Live entries start <= index < stop, in one read. Raises Corrupt if they are not what was written."""
+        """The live entries start <= index < stop, read from the file at once. Raises Corrupt if they are not what was
+        written.
+        """
         low, high = start - self.first, stop - self.first
         begin = self.offsets[low]
         data = disk.read(self.fd, self.offsets[high - 1] + HEAD_SIZE + self.lengths[high - 1] - begin, begin)

@@ -17,10 +17,11 @@ GATHER_BYTES = 1 << 16
 
 
 class Sync:
-    """A write: `pieces` for `segment` from `offset` on. It may also begin a segment (`next`) and unlink one (`doomed`).
+    """A write of the journal: `pieces` go into the file of `segment`, from byte `offset` on. It may also begin a
+    segment (`next`) and unlink one (`doomed`).
 
-    `seq` is the write_seq that becomes durable with it. `last` is the last index that becomes durable. The loop lowers
-    it when a conflict truncates the log meanwhile. `run` is for a thread; everything else is for the loop.
+    When it is durable, all writes up to number `seq` are durable, and all entries up to index `last`. The loop lowers
+    `last` when a conflict truncates the log meanwhile. Only `run` is for a thread. All else is for the loop.
     """
 
     def __init__(self, disk: Disk, segment: Segment, pieces: list[bytes], seq: int, last: int) -> None:
@@ -74,10 +75,10 @@ class Sync:
 
 
 def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: tuple[int, int, int, bytes]) -> bytes:
-    """The first bytes of a segment: header, OPENING, META. The segment's size counts them afterwards.
+    """Make the first bytes of a segment: header, OPENING, META. The segment's size then counts them.
 
-    `index` and `term` are the next index and the last entry's term. `meta` is (commit, term, flags, vote). Every
-    segment repeats it, because older segments may be unlinked.
+    `index` is the index of the next entry, and `term` that of the last entry. `meta` is (commit, term, flags, vote).
+    Every segment repeats it, because older segments may be unlinked.
     """
     body = opening_body(segment.sequence)
     opening = segment.head(OPENING, index, term, body) + body
@@ -89,8 +90,8 @@ def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: 
 
 
 def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
-    """Create a segment with its first bytes. The bytes are durable before the file gets its name, and the name before
-    it is used.
+    """Create the file of a segment with its first bytes. First the bytes are made durable, then the file gets its name,
+    and then the name is made durable.
     """
     new = segment.path.with_suffix(NEW_SUFFIX)
     segment.fd = disk.open_write(new)
@@ -101,9 +102,7 @@ def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    """Unlink the oldest segment. That is durable before the next one is unlinked, so a crash never leaves a gap between
-    segments.
-    """
+    """Unlink the oldest segment, and make that durable. So a crash never leaves a gap between segments."""
     disk.unlink(segment.path)
     disk.fsync_directory(directory_of(segment))
     disk.close(segment.fd)

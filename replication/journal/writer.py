@@ -17,20 +17,22 @@ Written = Callable[[Sync, BaseException | None], None]
 
 
 class Writer(Protocol):
-    """Runs one Sync at a time, and calls `written` on the loop when it has run."""
+    """Runs one Sync at a time off the loop. When a Sync has run, it calls `written(sync, error)` on the loop. `error`
+    is None if the Sync succeeded.
+    """
 
     def start(self, written: Written) -> None:
-        """Start. Call it on the loop on which `written(sync, error)` will be called."""
+        """Begin to take work. Call it on the loop on which `written` will be called."""
 
     def put(self, sync: Sync) -> None:
         """Run this Sync. Call it only when no other is under way."""
 
     def close(self) -> None:
-        """End. No Sync may be put after this."""
+        """Stop. No Sync may be put after this."""
 
 
 class WriterThread:
-    """The Writer of a real node, with a thread of its own. After an error it runs no Sync any more."""
+    """The Writer of a real node, with a thread of its own. After a Sync that failed it runs no other."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Sync | None] = queue.SimpleQueue()
@@ -47,7 +49,7 @@ class WriterThread:
         self._work.put(sync)
 
     def close(self) -> None:
-        """See Writer. Waits for the thread."""
+        """See Writer. Blocks until the thread has ended."""
         self._loop = None
         if self._thread.is_alive():
             self._work.put(None)

@@ -57,7 +57,9 @@ class OddOneOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Nodes that differ while no majority has one hash: the hash of each node that was heard, after entry `index`."""
+    """The state in which nodes differ and no majority has one hash. `sums` has the hash of each node that was heard,
+    after entry `index`.
+    """
 
     index: int
     sums: Mapping[str, bytes]
@@ -70,8 +72,8 @@ class Split:
 class Agreement:
     """Compares the hashes of the members. The leader asks in rounds, and a follower checks what the leader says.
 
-    `agreed_index` and `agreed_sum`: the newest hash that a majority is known to have. They are 0 and b"" until a first
-    one is known in this process.
+    `agreed_index` and `agreed_sum`: the newest entry after which a majority is known to have one hash, and that hash.
+    They are 0 and b"" until a first one is known in this process.
     """
 
     def __init__(self, node_id: str, sums: StateHashes) -> None:
@@ -101,9 +103,10 @@ class Agreement:
         return self._sums.at(index) or b""
 
     def tick(self, now: float, voters: Collection[str], connected: Collection[str]) -> None:
-        """On the leader: begin the next round if all `connected` peers answered, or ROUND_S is over.
+        """On the leader: begin the next round if all `connected` peers have answered, or if the round is older than
+        ROUND_S.
 
-        `voters` are the voters but this node.
+        `connected` are ids of connected peers with a vote. `voters` are the voters but this node.
         """
         if self.asked and now < self._until and not set(connected) <= self._said.keys():
             return
@@ -114,7 +117,8 @@ class Agreement:
             self._decide(voters)
 
     def answered(self, peer: str, index: int, held: bytes, voters: Collection[str]) -> None:
-        """On the leader: take the hash that `peer` has after the entry at `index`.
+        """On the leader: take from `peer` its hash `held` after the entry at `index`. `voters` are the voters but this
+        node.
 
         Raises OddOneOut if a majority has another hash than this node.
         """
@@ -130,10 +134,10 @@ class Agreement:
             self.split = Split(self.split.index, sums) if len(set(sums.values())) > 1 else None
 
     def heard(self, index: int, held: bytes) -> int:
-        """On a follower: take from the leader that a majority has the hash `held`. Return an index about which to ask
-        all others.
+        """On a follower: take from the leader that a majority has the hash `held` after the entry at `index`. Return an
+        index about which this node should ask all other nodes.
 
-        0 if there is nothing to ask: this node has the same hash, or none for that entry.
+        Returns 0 if there is nothing to ask: this node has the same hash, or none for that entry.
         """
         own = self._sums.at(index)
         if own is None or not comparable(own, held):
@@ -148,10 +152,10 @@ class Agreement:
         return self._accused
 
     def told(self, peer: str, index: int, held: bytes, voters: Collection[str], majority: int) -> None:
-        """On a follower: take the answer of `peer` to this node's question. `held` is its hash, b"" if it does not have
-        one.
+        """On a follower: take the answer of `peer` to this node's question about the entry at `index`. `held` is the
+        peer's hash, b"" if it has none. `voters` are the voters but this node.
 
-        Raises OddOneOut when a `majority` of the `voters` has one hash that is not this node's.
+        Raises OddOneOut when `majority` of the `voters` have the same hash, and it is not this node's.
         """
         own = self._sums.at(index)
         if index != self._accused or own is None or not held or not comparable(own, held):

@@ -47,8 +47,8 @@ class RaftContext:
         return self.roster.peers
 
     def stale(self, peer: str, message: Message) -> bool:
-        """True if the message is of an earlier term. The sender is told the present term (R8), since a deposed leader
-        may not know of it.
+        """True if the message is of an earlier term than this node's. Then this also tells the sender the present term
+        (R8), since a deposed leader may not know of it.
         """
         if message["term"] >= self.core.term:
             return False

@@ -64,9 +64,9 @@ class Follower:
     def may_forget(self, leader: str, term: int, index: int) -> bool:
         """True if this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
 
-        It may if it forgets no entry that it acknowledged and the snapshot lacks. There are three kinds of entries:
+        It may not forget an entry that it acknowledged and that the snapshot lacks. There are three kinds of entries:
 
-        - It acknowledged those up to `_verified` in this term.
+        - It acknowledged those up to `_verified` in this term. So `_verified` must not be later than `index`.
         - It acknowledged others in earlier terms, and they were committed. They are in this leader's log. The leader
           found no entry of this node's that it still has, so all such entries are older than its journal, which begins
           before `index`.
@@ -95,8 +95,8 @@ class Follower:
         self._votes.heard_leader(self.heard_s)
 
     def _listen(self, wish_s: float) -> None:
-        """Adjust the silence that this node owes. The gap since the heartbeat before and the leader's wish (seconds)
-        decide.
+        """Set the silence that this node owes from now on. It follows from how late heartbeats come here, and from the
+        leader's wish in seconds.
         """
         context, core = self._context, self._core
         now, before = context.monotonic(), self._beat
@@ -121,8 +121,8 @@ class Follower:
             self._verified = (core.term, max(verified, proven) if term == core.term else proven)
 
     def _check(self, peer: str, message: Message) -> None:
-        """Raise Diverged if there is a second leader in one term or another committed entry. In both cases a disk lost
-        what its node had promised.
+        """Raise Diverged if a message shows a second leader in one term, or another entry where one is committed here.
+        In both cases a disk lost what its node had promised.
         """
         core = self._core
         if message["term"] == core.term and core.state == LEADER:

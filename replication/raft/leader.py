@@ -30,8 +30,8 @@ def _nothing() -> None:
 
 
 class Leader:
-    """This node as leader. `peers` has what is known of each other member. It is also there while this node does not
-    lead.
+    """This node as leader. `peers` has what is known of each other member. It has the members also while this node does
+    not lead.
     """
 
     def __init__(self, context: RaftContext) -> None:
@@ -81,7 +81,7 @@ class Leader:
         self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
 
     def begin(self, now: float) -> None:
-        """Begin to lead. The no-op of the term is not in the log yet."""
+        """Begin to lead. Call it before the no-op of the term is appended."""
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
         self._context.agreement.lead()
@@ -90,7 +90,9 @@ class Leader:
         self.lets_go = False
 
     def tick(self, now: float) -> None:
-        """Commit the entries that a majority has on disk. Step down if no majority echoes."""
+        """Commit the entries that a majority has on disk. Step down if no majority has echoed for too long, or if this
+        node was removed.
+        """
         core, index = self._core, self._progress.majority_index(self._context.journal.durable_index)
         # Counting commits only an entry of the own term (figure 8 of the Raft paper); it brings the earlier ones along.
         if index > core.commit_index and self._context.journal.term_at(index) == core.term:
@@ -114,10 +116,10 @@ class Leader:
                 self._append(follower, last, now)
 
     def _is_out(self) -> bool:
-        """True if this node was removed, and a majority of the remaining voters has applied that.
+        """True if this node was removed, and a majority of the remaining voters has applied the removal.
 
-        Before that they would not know that the removal is committed. They might need the vote of this node, which ends
-        when it steps down.
+        Before that they do not know that the removal is committed, and might need the vote of this node. This node
+        stops voting when it steps down.
         """
         roster = self._context.roster
         if roster.votes:
@@ -272,8 +274,10 @@ class Leader:
             self._core.append(NO_OP)
 
     def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
-        """Extend trust by a voter's echo. The time since the last echo of a majority is recorded as lateness, which the
-        silence has to bridge.
+        """Extend trust by a voter's echo, which owes `owed_s` of silence for the heartbeat with this stamp.
+
+        If the echo confirms a newer heartbeat by a majority, the age of the one confirmed before is recorded as
+        lateness. The silence has to bridge it.
         """
         trust, options = self.trust, self._context.options
         confirmed, before = trust.confirmed(now), self._sure_until

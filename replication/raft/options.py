@@ -89,7 +89,7 @@ class GroupOptions:
 class NodeReport:
     """A node's report of itself, which every echo has.
 
-    - `wall_ms`: its node clock. `free_bytes`: free on its disk. `low`: that is less than its reserve.
+    - `wall_ms`: its node clock. `free_bytes`: the free space of its disk. `low`: this space is less than its reserve.
     - For a planned stop: `retiring` says that it shall not lead, `leaving` that it waits for permission to end.
     - `busy`: it has pushes on the wire, or outcomes of pushes that are not in the log yet.
     - `ahead_ms()`: how far a leader's clock is ahead of the median of all, and how much farther it may be, in ms. It
@@ -119,7 +119,9 @@ WHOLE_MS: Final = 1.0
 
 
 def parted_ms(age_s: float) -> float:
-    """How far two right clocks have come apart at most, in ms, `age_s` after one node heard the other's clock."""
+    """The most by which two right clocks can have come apart, in ms, `age_s` seconds after one node heard the other's
+    clock.
+    """
     return min(age_s, PARTING_S) * DRIFT_MS_PER_S
 
 
@@ -155,7 +157,7 @@ class Peer:
     store_id: bytes = b""
 
     def least_offset_ms(self, now: float) -> float:
-        """How far its node clock is ahead of this node's at least, in ms, at monotonic second `now`."""
+        """The least by which its node clock can be ahead of this node's, in ms, at monotonic second `now`."""
         return self.clock_offset_ms - self.clock_error_ms - parted_ms(now - self.last_clock_s)
 
     def _error_ms(self, now: float) -> float:
@@ -174,10 +176,11 @@ class Peer:
         self.last_echo_s = now
 
     def _hear_clock(self, offset_ms: float, error_ms: float, now: float) -> None:
-        """Take a measurement of how far its clock is ahead, which may be wrong by `error_ms`.
+        """Take a measurement of how far its clock is ahead of this node's. It may be wrong by `error_ms`.
 
-        An echo that waited, in the socket of a stopped process, says little. So the more exact measurement stays, as
-        long as both can be true. If they contradict each other, a clock was set since.
+        An echo that waited, in the socket of a stopped process, is a rough measurement. So a more exact one from before
+        is kept as long as both can be true. If they contradict each other, a clock was set since, and the new one
+        replaces it.
         """
         known_error_ms = self._error_ms(now)
         contradicts = abs(offset_ms - self.clock_offset_ms) > error_ms + known_error_ms

@@ -28,8 +28,8 @@ class Follower:
     """The leader's record of one peer.
 
     - `match`: it has the log up to this entry. `next`: the next entry to send.
-    - `seq`: the number of the append_entries in flight, 0 if there is none. `previous`: the entry before its first one.
-    - `unanswered`: how often that was given up and sent again. `sent_s`: when it was sent.
+    - `seq`: the number of the append_entries that is not answered yet, 0 if there is none. `previous`: the entry before
+      its first one. `sent_s`: when it was sent. `unanswered`: how often it was sent again.
     - `valid_from`: answers to a lower number are ignored. `backing_off`: the leader searches for where the logs agree.
 
     Invariants: match < next; match <= the leader's last index.
@@ -90,13 +90,13 @@ class Progress:
             self.followers[peer] = Follower(peer, next=last_index + 1, valid_from=self._seq + 1, counts=counts)
 
     def forget(self, peer: str) -> None:
-        """Forget what the peer had, because it came back with another disk."""
+        """Forget what the peer has on its disk, because it came back with another disk."""
         former = self.followers[peer]
         self.followers[peer] = Follower(peer, next=former.next, valid_from=self._seq + 1, counts=former.counts)
 
     def reconnected(self, peer: str, last_index: int) -> None:
-        """Take a new connection to or from the peer. Messages on the old one may be lost, so the next one is sent at
-        once.
+        """Take a new connection to or from the peer. Messages on the old one may be lost, so the next append_entries is
+        sent at once.
 
         A peer that was stranded may have taken over a snapshot, and then its log ends further on. So its log is
         compared at `last_index` again.
@@ -123,10 +123,10 @@ class Progress:
         return self._seq
 
     def answered(self, peer: str, *, seq: int, next_index: int, reset: bool, success: bool, last_index: int) -> bool:
-        """Take the peer's answer to the append_entries with number `seq`. True if its match index rose.
+        """Take the peer's answer to the append_entries with number `seq`. Returns True if its match index rose.
 
-        `success`: the logs agree before `next_index`. `reset`: they do not, and `next_index` is where to look next.
-        `last_index` is the end of the leader's log.
+        `success`: the logs agree before `next_index`. `reset`: they do not, and the leader should compare them at
+        `next_index`. `last_index` is the end of the leader's log.
         """
         follower = self.followers[peer]
         if seq < follower.valid_from or seq > self._seq or not 1 < next_index <= last_index + 1:

@@ -44,10 +44,11 @@ log = logging.getLogger("hourwheel.promise")
 
 
 class Promises:
-    """A node's own promises, and those of the other nodes that it knows.
+    """A node's own promises, and what it knows of the promises of other nodes.
 
-    It calls `distrust()` when this node has less than others know, and `forget(peer)` when a peer has less than this
-    node knows. Invariant: `own` never goes back. It is at least what this node's disk had at its start.
+    If others know more of its own promises than it has, it calls `distrust()`. If a peer has less than this node knows
+    of it, it calls `forget(peer)`. Invariant: `own` never goes back. It is at least what this node's disk had at its
+    start.
     """
 
     def __init__(
@@ -73,18 +74,18 @@ class Promises:
         return {"standing": self._standing}
 
     def made(self, term: int, index: int = 0) -> None:
-        """Note a promise of this node. Call it before a message shows the promise."""
+        """Note that this node has promised (`term`, `index`). Call it before a message shows the promise."""
         self.own = max(self.own, (term, index))
 
     def showed(self, peer: str, term: int, index: int = 0) -> None:
-        """Note a promise of `peer` that a message of it showed."""
+        """Note that a message of `peer` showed the promise (`term`, `index`)."""
         self._known[peer] = max(self._known.get(peer, NOTHING), (term, index))
 
     def greet(self, peer: str, store_id: bytes) -> None:
         """Send `standing` on a new connection: this node's promises, and what it knows of the peer's.
 
-        A peer with another directory than before was wiped. It knows that it has forgotten its promises, so they are
-        dropped here.
+        A peer with another directory than before was wiped. It knows that it has forgotten its promises, so this node
+        drops what it knows of them.
         """
         if self._stores.setdefault(peer, store_id) != store_id:
             self._stores[peer] = store_id

@@ -55,8 +55,8 @@ class Pending:
         return len(self._open)
 
     def add(self, index: int, term: int, size: int, now: float, done: Done) -> None:
-        """Add a proposal of `size` bytes that was appended at `index`. An older proposal at this index was overwritten,
-        so it gets NOT_LEADER.
+        """Add a proposal of `size` bytes that was appended at `index`. `done` gets its outcome. An older proposal at
+        this index was overwritten in the log, so it gets NOT_LEADER.
         """
         self._discard(index)
         self._open[index] = (term, size, now + self._deadline_s, done)

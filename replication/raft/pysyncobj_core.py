@@ -146,7 +146,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
 
     @property
     def commit_index(self) -> int:
-        """All entries up to here are on a majority of disks."""
+        """The index up to which this node knows that all entries are on a majority of disks."""
         return int(self._SyncObj__raftCommitIndex)
 
     @commit_index.setter
@@ -157,7 +157,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
 
     @property
     def applied_index(self) -> int:
-        """All entries up to here have been applied here."""
+        """The index up to which all entries have been applied here."""
         return int(self._SyncObj__raftLastApplied)
 
     @applied_index.setter
@@ -175,7 +175,9 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self.journal.term_at(self.journal.last_index) or 0
 
     def entries(self, start: int, count: int) -> list[tuple[bytes, int, int]]:
-        """At most `count` entries (command, index, term) from index `start` on; fewer if the journal reads fewer."""
+        """At most `count` entries (command, index, term) from index `start` on. They are fewer if one read of the
+        journal gives fewer.
+        """
         offset = start - self.journal.first_index
         return self.journal[offset : offset + count]
 

@@ -30,8 +30,7 @@ def comparable(one: bytes, other: bytes) -> bool:
 
 
 class StateHashes:
-    """The hashes after the newest applied entries, in a ring of 196 KB. An entry costs one slice assignment.
-
+    """The hashes after the newest applied entries, in a ring buffer of 196 KB. To note one costs one slice assignment.
     `newest` is the index of the newest entry, 0 before the first.
     """
 

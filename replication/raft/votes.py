@@ -68,7 +68,9 @@ class Votes:
         }
 
     def tick(self, now: float) -> None:
-        """Become a voter, or ask for votes, when it is time."""
+        """If this node is no voter, become one if it may. If it is a voter and does not lead, ask for pre-votes when it
+        is time.
+        """
         if not self._context.journal.voter:
             self._seek_vote(now)
         elif self._core.state == CANDIDATE and self._context.roster.majority == 1:
@@ -102,7 +104,7 @@ class Votes:
             self._election.reluctant = apart_ms > self._context.options.apart_ms
 
     def granted(self) -> None:
-        """Note that the library gives another node this node's vote."""
+        """Note that the library gives this node's vote to another node."""
         self._election.granted(self._context.monotonic())
 
     def distrust(self) -> None:
@@ -133,9 +135,10 @@ class Votes:
         return (not node_report.retiring or (alone and not node_report.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
-        """True if this node may campaign by rule 2 of members.py. False in the last possible term.
+        """True if rule 2 of members.py lets this node campaign, and it has a vote. False in the last possible term.
 
-        A change that must be committed by that rule is committed here, and False returned until it is applied.
+        A change that must be committed by that rule is committed here. Then this returns False until the change is
+        applied.
         """
         context, core = self._context, self._core
         if core.term >= TERM_MAX or core.applied_index < core.commit_index:
@@ -212,8 +215,8 @@ class Votes:
             self._campaign(self._context.monotonic())
 
     def _committed(self, peer: str, message: Message) -> None:
-        """Take from `peer`, which does not vote for us, that an entry is committed. Commit up to it if our log has that
-        entry.
+        """Take the message that the entry at an index is committed. `peer` sends it instead of a pre-vote. Commit up to
+        that entry if our log has it.
         """
         core, index = self._core, message["index"]
         if core.state == LEADER or index <= core.commit_index:

@@ -10,8 +10,8 @@ The node's own data stays untouched until the whole snapshot is there, synced an
 (storage/directory/snapshot_install.py). An error before that ends this try with a line in the log, and the leader
 offers again. Such an error is a piece that stays damaged, another cluster's manifest, or too little space.
 
-At the end `ready` is called on the loop, and ends the node. The node puts the new data in place by one rename and
-starts again (node/upkeep/snapshot.py).
+At the end `ready` is called on the loop, and ends the group. The node puts the new data in place by one rename and
+opens the group again (node/upkeep/snapshot.py).
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ log = logging.getLogger("hourwheel.snapshot")
 
 
 class Gone(Exception):
-    """The offer is no longer valid: its leader has a newer one, or does not answer or lead any more."""
+    """The offer is no longer valid. Its leader has a newer snapshot, does not answer, or does not lead any more."""
 
 
 class SnapshotFetcher:
     """Fetches the snapshots that the leader offers, one at a time. A newer offer replaces an older one. `run` works
-    until it is cancelled.
+    until it is cancelled. Its caller gives it these functions:
 
     - `build(manifest)` opens the directory in which the snapshot is built, with the files of an earlier try. Runs in a
       thread.
-    - `cluster_id()` is None while this node has none.
-    - `spare_bytes()`: how much may be written before the reserve is touched.
+    - `cluster_id()` returns the id of this node's cluster, None while it has none.
+    - `spare_bytes()` returns how much may be written before the reserve of free space is touched.
     - `clear()` removes the files of an earlier try if they are not needed any more. It returns True if it need not be
       called again. Runs in a thread while nothing is fetched.
     - `remove()` removes a part of the data that earlier snapshots replaced. It returns True if there is more. Runs in a
       thread before anything is fetched.
-    - `ready(install, manifest)` ends the node.
+    - `ready(install, manifest)` ends the group. The node then takes the whole snapshot over.
     """
 
     def __init__(
@@ -141,14 +141,14 @@ class SnapshotFetcher:
     # Details.
 
     def _known(self, peer: str, offer: Message) -> bool:
-        """True if the offer is for the snapshot that is being fetched already."""
+        """True if the offer is for the snapshot that is being fetched now."""
         if self._offer is None:
             return False
         of, known = self._offer
         return of == peer and (known["term"], known["number"]) == (offer["term"], offer["number"])
 
     async def _rest(self) -> None:
-        """Ignore offers for a while, because the next try would fail in the same way."""
+        """Count a snapshot that was refused, and ignore offers for a while. The next try would fail in the same way."""
         self._offer, self._deaf = None, True
         self.failures += 1
         await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self.failures - 1)))
@@ -168,7 +168,7 @@ class SnapshotFetcher:
         if not self._group.may_install(peer, offer["term"], self.index):
             raise Gone("the log goes on without it")
         self._ready(install, manifest)
-        await asyncio.Event().wait()  # the node ends, and this task with it
+        await asyncio.Event().wait()  # the group ends, and this task with it
 
     async def _manifest(self, peer: str, offer: Message) -> Manifest:
         parts: list[bytes] = []
@@ -225,8 +225,8 @@ class SnapshotFetcher:
                 await asyncio.wait([verifying])
 
     async def _pull(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> Message:
-        """Ask for a piece until its answer comes. `known` bytes of it are here, with the checksum `crc`. Raises
-        Gone.
+        """Ask for a piece until its answer comes. This node already has the first `known` bytes of it, with the
+        checksum `crc`. Raises Gone.
         """
         asked = (offer["number"], place.file, place.offset)
         for _ in range(PATIENCE):
@@ -264,6 +264,6 @@ def _read_manifest(data: bytes) -> Manifest:
 
 
 def _known(install: Install, parts: list[Part]) -> tuple[int, int]:
-    """Length and CRC32C of the bytes of a piece that this node has, (0, 0) if it has none. For a thread."""
+    """How many first bytes of a piece this node has, and their CRC32C. (0, 0) if it has none. For a thread."""
     data = install.have(parts)
     return (len(data), google_crc32c.value(data)) if data else (0, 0)

@@ -7,7 +7,7 @@ leader                                            follower
   offer (number, index, bytes)          ------->    opens a directory for it (fetch.py)
   <-------  pull (file, offset, size, the part of the piece that it has)
   piece (the rest of it, with its checksum)  --->   one at a time, until all are there
-                                                    verifies, switches by one rename, starts again
+                                                    verifies, switches by one rename, opens again
   its log matches at the index: the pin is released; the journal from there on is kept until the follower
   has caught up
 ```
@@ -65,7 +65,7 @@ log = logging.getLogger("hourwheel.snapshot")
 
 
 class Spawn(Protocol):
-    """Runs work beside everything else. An error of the work ends the node."""
+    """Runs a coroutine as a background task. An error of the task ends the node."""
 
     def __call__(self, work: Coroutine[Any, Any, None], /) -> object: ...
 
@@ -96,7 +96,7 @@ class Sending:
 
     @property
     def needs(self) -> int:
-        """The index of the oldest entry in the journal that this follower needs."""
+        """The index of the oldest entry that this follower still needs from the leader's journal."""
         return self.match if self.installed else self.index
 
 
@@ -135,13 +135,13 @@ class SnapshotSender:
         self._free_s = 0.0  # when the rate allows the next piece
 
     def hold(self) -> int | None:
-        """The index of the first entry in the journal that followers need to catch up. None if no follower catches
-        up.
+        """The index of the first entry in the journal that must be kept for followers which take over a snapshot. None
+        if there are none.
         """
         return min((sending.needs for sending in self.sendings.values()), default=None)
 
     async def run(self) -> None:
-        """Offer snapshots to stranded followers, and give those up whose follower is silent. Works until it is
+        """Offer snapshots to stranded followers. Give a snapshot up if its follower is silent. Works until it is
         cancelled.
         """
         try:
@@ -225,8 +225,8 @@ class SnapshotSender:
         self._release(sending)
 
     def _release(self, sending: Sending) -> None:
-        """Release the pin, unless a thread reads from it. In that case `_idle` releases it when the thread has
-        ended.
+        """Release the pin of a snapshot, unless a thread reads from it. In that case `_idle` releases it when the
+        thread has ended.
         """
         if not sending.busy and not sending.released:
             sending.released = True
@@ -255,7 +255,7 @@ class SnapshotSender:
         )
 
     async def _prepare(self, sending: Sending) -> None:
-        """Copy the catalog for the pin, make the manifest, and send the first offer."""
+        """Copy the catalog of the pinned checkpoint, make the manifest, and send the first offer."""
 
         def prepare() -> tuple[bytes, Files, int]:
             manifest = sending.pin.prepare()
@@ -274,7 +274,9 @@ class SnapshotSender:
             self._offer(sending, sending.heard_s)
 
     async def _room(self) -> None:
-        """Wait while the loop is late, before a piece is sent. The piece would delay hand-overs more."""
+        """Wait before a piece is sent, for longer if the loop is late. On a late loop the piece would delay hand-overs
+        more.
+        """
         until_s = self._monotonic() + LOOK_LATE_S
         await asyncio.sleep(LOOK_LATE_S)
         late_s = self._monotonic() - until_s
@@ -300,7 +302,9 @@ class SnapshotSender:
 
     @staticmethod
     def _read(sending: Sending, pull: Message) -> Message:
-        """Read the piece that a pull asks for, without the first bytes if the follower has them right. For a thread."""
+        """Read the piece that a pull asks for. If the follower has its first bytes right, these are left out. For a
+        thread.
+        """
         place, known = _place(pull), pull["known"]
         if place.file == 0:
             data = sending.manifest[place.offset : place.offset + place.size]
@@ -319,7 +323,9 @@ def _place(pull: Message) -> Place:
 
 
 def _piece(pull: Message, *, known: int = 0, data: bytes = b"", gone: bool = False) -> Message:
-    """The answer to a pull. `gone`: this leader has no such snapshot, or the snapshot has no such place."""
+    """Make the answer to a pull. `known` is how many first bytes the follower has right, and `data` the rest of the
+    piece. `gone`: this leader has no such snapshot, or the snapshot has no such place.
+    """
     return {
         "type": "snapshot_piece",
         "term": pull["term"],

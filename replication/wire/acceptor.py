@@ -30,14 +30,14 @@ class Acceptor:
 
     @property
     def address(self) -> Address:
-        """The address it listens on. The port is the real one if 0 was asked for."""
+        """The address on which it listens. If port 0 was asked for, the port is the one that the system chose."""
         assert self._socket is not None, "not started"
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
     @property
     def listens(self) -> bool:
-        """True if connections can be made."""
+        """True if it listens, so that connections can be made."""
         return self._socket is not None
 
     def start(self) -> None:

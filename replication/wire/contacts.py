@@ -37,7 +37,7 @@ def address_of(text: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A member, and host:port of its two listeners as others reach them."""
+    """A member: its id, and the addresses of its two listeners (Raft and HTTP) as other nodes reach them, host:port."""
 
     id: str
     raft: str
@@ -61,7 +61,8 @@ class Contacts:
         return {*node_ids} <= {contact.id for contact in self.members}
 
     def beside(self, other: Contacts) -> Contacts:
-        """This list, with those members of a newer list that this one does not have. An older list adds none.
+        """This list, with those members of the list `other` that this one does not have. If `other` is not newer, it
+        adds none.
 
         The addresses in this list stay as they are. So another list can add nodes to talk to, and can remove none.
         """
@@ -72,6 +73,8 @@ class Contacts:
         return Contacts(other.index, self.members + more, self.removed)
 
     def merged(self, other: Contacts) -> Contacts:
-        """The newer one of both lists, `other` if they have the same index. Ids removed in either list stay removed."""
+        """The newer one of both lists, `other` if they have the same index. Ids that are removed in either list are
+        removed in the result.
+        """
         newer = self if self.index > other.index else other
         return replace(newer, removed=self.removed | other.removed)

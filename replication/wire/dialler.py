@@ -26,8 +26,8 @@ T = TypeVar("T")
 async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[Connection, Hello | Refusal] | None:
     """Connect to this address and send the greeting. Return the connection, with the other node's hello or refusal.
 
-    `greeting` is called when the connection is made. None if nothing at the address speaks our protocol and answers
-    within CONNECT_S. A caller that does not keep the connection must end it.
+    `greeting` makes the greeting's frame, and is called when the connection is made. Returns None if nothing at the
+    address speaks our protocol and answers within CONNECT_S. A caller that does not keep the connection must end it.
     """
     return await _dial(address, greeting, lambda connection, said: (connection, said), None)
 
@@ -42,7 +42,7 @@ async def dial_calls(
 
     `opened` gets the connection and the other node's greeting, in the step of the loop in which the greeting comes.
     Returns the result of `opened`, the other node's refusal, or None as in `dial`. `opened` may raise FrameRefused,
-    which ends the connection. `complain` logs why.
+    which ends the connection. `complain` is called with a log line that says why a connection was closed.
     """
 
     def refused(line: Connection, said: Hello | Refusal) -> Refusal | None:
@@ -101,10 +101,10 @@ async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
 
 
 class Dialler:
-    """Keeps a connection to one peer open until `close`. After it ends, the dialler connects again.
+    """Keeps a connection to one peer open until `close`. When the connection ends, the dialler connects again.
 
-    `hello` makes this node's hello. `accept` judges the peer's hello, and returns a refusal or None. `up` gets the
-    hello of each new connection. `ended` gets the dialler's task when that ends.
+    `hello` makes this node's hello. `accept` judges the peer's answer, and returns a refusal or None. `up` gets the
+    peer's hello of each new connection. `ended` gets the dialler's task when that ends.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Dialler:
         self._task.add_done_callback(ended)
 
     def hurry(self) -> None:
-        """Connect at once instead of after the pause between attempts: the peer is known to be up."""
+        """Make the next attempt to connect at once, because the peer is known to be up."""
         self._wake.set()
 
     def renew(self) -> None:
@@ -165,8 +165,8 @@ class Dialler:
                 pause = min(2 * pause, BACK_OFF_MAX_S)
 
     async def _converse(self) -> bool:
-        """Connect to the peer, and keep the connection and those that renew it. Return when the last one has ended.
-        False if no connection was made.
+        """Connect to the peer, and keep the connection until it ends. If it is renewed meanwhile, keep the new one in
+        its place. Return False if no connection was made.
 
         A connection that is renewed stays open until the new one is accepted.
         """
@@ -187,8 +187,8 @@ class Dialler:
                 former.abort()
 
     async def _open(self) -> tuple[Connection, Hello] | None:
-        """A connection on which each side accepted the other's hello, and the peer's hello. None if there is no such
-        connection.
+        """Make a connection on which each side accepts the other's hello. Return it with the peer's hello, None if
+        there is no such connection.
         """
         opened = await dial(self.address, self._say)
         if opened is None:
@@ -206,8 +206,8 @@ class Dialler:
         return hello.encode(hello.form)
 
     async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
-        """Send pings until the connection ends or is silent for SILENT_S, then return None. Return the new connection
-        if it was renewed.
+        """Send pings until the connection ends or is silent for SILENT_S, then return None. If the connection is to be
+        renewed, return the new one and the peer's hello.
         """
         loop = asyncio.get_running_loop()
         checked = loop.time()

@@ -63,7 +63,7 @@ class Door:
     """Keeps the strangers of one node, and decides which connection gets a member's place.
 
     `incoming` is the transport's table of connections that members made. `dialled` returns the connection that this
-    node made to a member. `admit` and `refuse` answer a hello.
+    node made to a member. `admit` accepts a connection, and `refuse` answers it with a refusal.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Door:
         self._seldom = seldom
 
     def make_room(self) -> None:
-        """Close a stranger if there are STRANGERS_MAX of them, before another one comes: the oldest of the address with
-        most.
+        """Make room for a new stranger. If there are STRANGERS_MAX already, close the oldest one of the address that
+        has most.
         """
         if len(self.strangers) < STRANGERS_MAX:
             return
@@ -94,8 +94,10 @@ class Door:
         oldest.abort()
 
     def knock(self, connection: Connection, said: Hello, own: Hello) -> None:
-        """Admit a peer with an acceptable hello. If another connection has the place of this peer, ask that one for a
-        pong before.
+        """Take a new connection whose hello `said` is acceptable. `own` is this node's hello.
+
+        Admit it at once if no other connection keeps it from its place. Otherwise ping that other one first, and decide
+        after CONTEST_S.
         """
         holder = self._holder(said, own)
         if holder is None:
@@ -106,7 +108,9 @@ class Door:
         self._decide_at(asked_s + CONTEST_S, connection, said, own, (holder, asked_s))
 
     def heard(self, guest: Connection, message: Message) -> Message | None:
-        """Return a guest's message as far as it may be heard, None if it is ignored. See the table above."""
+        """Return a guest's message in the form in which this node handles it, None if it is ignored. See the table of
+        the module.
+        """
         assert guest.hello is not None, "not greeted"
         kind, peer = message["type"], guest.hello.node_id
         if kind not in GUEST_KINDS:
@@ -122,8 +126,10 @@ class Door:
         return message | {"voter": False} if "voter" in message else message
 
     def _holder(self, said: Hello, own: Hello) -> Connection | None:
-        """The living connection that contradicts the hello `said`, None if there is none. It has the peer's place, or
-        another store id at the peer's own address.
+        """The living connection that keeps the new connection with the hello `said` from its place. None if there is
+        none.
+
+        It has the place itself, or it leads to the peer's own address, where a node says another store id.
         """
         dialled, former = self._dialled(said.node_id), self._incoming.get(said.node_id)
         there = dialled.hello if dialled is not None and dialled.alive else None

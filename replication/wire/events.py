@@ -19,7 +19,7 @@ class Wire(Protocol):
 
 
 class WireEvents(Protocol):
-    """The events of the connections, which the group gets."""
+    """Learns of the messages and connections of a Wire. The group implements it."""
 
     def receive(self, peer: str, message: Message) -> None:
         """Take a message of `peer`. The wire has checked its kind and fields."""

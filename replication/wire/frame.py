@@ -196,7 +196,7 @@ def table(protocol: int) -> list[tuple[str, int, tuple[tuple[str, type], ...]]]:
 
 
 def speaks(protocol: int, kind: str) -> bool:
-    """True if a peer of this protocol knows this kind of message."""
+    """True if this protocol has this kind of message."""
     return kind in _kinds(protocol)[0]
 
 
@@ -212,7 +212,7 @@ def encode_frame(meta: list[Any], blobs: list[bytes] | None = None) -> list[byte
 
 
 def seal(packed: bytes, blobs: list[bytes] | None = None) -> list[bytes]:
-    """As `encode_frame`, for a meta that is packed already."""
+    """As `encode_frame`, for a meta that is msgpack already."""
     crc, size = google_crc32c.value(packed), HEADER.size + len(packed)
     for blob in blobs or ():
         crc = google_crc32c.extend(crc, blob)
@@ -300,7 +300,7 @@ def _entries(
 
 
 def unseal(meta: bytes, blob: memoryview, crc: int) -> bytes:
-    """The bytes behind the meta of a frame. Raises FrameRefused if they are not the bytes that were sent."""
+    """Return the blob of a frame as bytes. Raises FrameRefused if `crc` is not the checksum of `meta` and `blob`."""
     data = bytes(blob)
     found = google_crc32c.extend(google_crc32c.value(meta), data)
     if found != crc:

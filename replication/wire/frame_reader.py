@@ -15,8 +15,8 @@ class FrameReader:
     """Cuts a byte stream into frames. It uses one fixed buffer, and a second one for frames that are larger than it.
 
     `on_frame(meta, blob, crc)` is called for each frame, in order. `blob` is only valid during the call. `limit` is the
-    largest frame allowed now, in bytes. It is small until the peer's hello was accepted (`trust`), so that a stranger
-    cannot make the node allocate.
+    largest frame that is allowed now, in bytes. The owner gives a small limit first, and a larger one to `trust` when
+    the peer's hello was accepted. So a stranger cannot make the node allocate much.
     """
 
     BUFFER_BYTES = 256 * 1024
@@ -33,7 +33,7 @@ class FrameReader:
         self._filled = 0
 
     def trust(self, limit: int) -> None:
-        """Allow larger frames from now on. May be called from `on_frame`."""
+        """Allow frames of up to `limit` bytes from now on. May be called from `on_frame`."""
         buffer = memoryview(bytearray(self.BUFFER_BYTES))
         buffer[: self._end] = self._buffer[: self._end]
         self.limit, self._buffer = limit, buffer

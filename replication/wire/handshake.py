@@ -60,10 +60,11 @@ def entries_of(formats: dict[str, Range]) -> Range:
 
 @dataclass(frozen=True)
 class Hello:
-    """A node's description of itself, sent to the node `to`.
+    """The description that a node sends of itself to the node `to`.
 
     `cluster_id` is None before Genesis. `formats` maps the name of a format to the versions that the node reads, as
-    (oldest, newest). `level` is the cluster's, as far as the node has applied.
+    (oldest, newest). `protocol` has the oldest and the newest protocol that it knows. `level` is the cluster's, as far
+    as the node has applied.
     """
 
     node_id: str
@@ -78,8 +79,8 @@ class Hello:
 
     @property
     def form(self) -> int:
-        """The form of a hello that every member reads, for a peer that has not sent its own hello yet. 1 is short, 2
-        long.
+        """The form of a hello for a peer that has not sent its own hello yet: every member at this level can read it. 1
+        is short, 2 long.
         """
         return 2 if has(self.level, "hello-group") else 1
 
@@ -101,8 +102,8 @@ class Refusal:
     """The reason why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people.
 
     `formats` are the formats that the refusing node reads, as in a hello. A node that waits to be added refuses every
-    node, and tells its formats that way. The detail is sent to the other node and shown on the status page, so it names
-    no cluster. `note` is for this node's own log.
+    node, and tells its formats in that refusal. The detail is sent to the other node and shown on the status page, so
+    it names no cluster. `note` may name it, because only this node's own log shows it.
     """
 
     reason: str
@@ -170,15 +171,15 @@ def _more(more: Any) -> tuple[int, int]:
 
 
 def _printable(text: str) -> str:
-    """The text, with `?` for each character that is not printable. The text is shown and logged, and must stay in its
-    line.
+    """The text, with `?` for each character that is not printable. The text is shown and logged, so it must not begin a
+    new line.
     """
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def in_own_words(said: Refusal, peer: str) -> Refusal:
-    """The refusal in a form that may be shown. An older build names the cluster in its detail, which then becomes the
-    note.
+    """The refusal of `peer` in a form that may be shown. An older build names the cluster in its detail. Such a detail
+    becomes the note, and a new detail names no cluster.
     """
     if said.reason != OTHER_CLUSTER:
         return said

@@ -54,11 +54,11 @@ log = logging.getLogger("hourwheel.transport")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One socket to a peer, with frames in both directions. `greeted` gets the greeting in the first frame. After that,
-    frames are messages of Raft.
+    """One socket to a peer, with frames in both directions. The first frame is the greeting, which `greeted` gets. All
+    later frames are messages of Raft, which `received` gets.
 
     If the first frame asks for calls between nodes, `calls` gets the connection instead. It then calls `carry` to get
-    all frames. Until the peer was accepted, a frame may be HELLO_BYTES_MAX at most. Bytes that are no frame of ours
+    all frames. Until the peer was accepted, a frame may have HELLO_BYTES_MAX at most. Bytes that are no frame of ours
     close the connection and have no other effect.
     """
 
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by asyncio for the place of the next bytes that arrive."""
+        """Called by asyncio. Returns the memory into which the next bytes that arrive are written."""
         return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def host(self) -> str:
-        """The other end's address without its port."""
+        """The IP address of the other end, without its port."""
         name = self._transport.get_extra_info("peername") if self._transport else None
         return str(name[0]) if isinstance(name, tuple) else "?"
 
@@ -202,9 +202,10 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(piece)
 
     def send(self, message: Message) -> bool:
-        """Send a message. False if too much is unsent, or the peer's build does not know this kind of message.
+        """Send a message. Returns False if it was not sent: too much is unsent, or the peer's build does not know this
+        kind of message.
 
-        A peer that reads nothing at all loses the connection.
+        If much more is unsent, because the peer reads nothing at all, the connection is closed.
         """
         if not speaks(self.protocol, message["type"]):
             return False
@@ -225,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def end(self) -> None:
-        """Close after the unsent bytes are sent, or after SILENT_S."""
+        """Close after the unsent bytes are sent, and after SILENT_S in any case."""
         self.finish([])
         self._loop.call_later(SILENT_S, self.abort)
 
@@ -245,8 +246,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def stand_behind(self, former: Connection) -> None:
-        """Read nothing until the connection `former` has ended. That is closed after CONNECT_S, since a stranger may
-        have made it.
+        """Read nothing until the connection `former` has ended. After CONNECT_S `former` is closed, since a stranger
+        may have made it and keep it open.
         """
         assert self._transport is not None, "not connected"
         self._transport.pause_reading()
@@ -260,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Incoming(dict[str, Connection]):
-    """The connections that members made, by member.
+    """The connections that members made to this node, by the member's id.
 
     A member that renews its connection uses the old one until it hears that the new one was accepted. So this node
     reads the old one to its end, and reads the new one after that. No message is lost, and the order is kept.
@@ -297,5 +298,5 @@ class Incoming(dict[str, Connection]):
                 self[peer] = self._behind.pop(peer)
 
     def all(self) -> list[Connection]:
-        """All connections, with those that wait for a former one to end."""
+        """All connections. Those that wait until a former one ends are included."""
         return [*self.values(), *self._behind.values()]

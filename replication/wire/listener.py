@@ -112,13 +112,13 @@ class AsyncTransport:
         self._swept_s = 0.0
 
     def attach(self, events: WireEvents) -> AsyncTransport:
-        """Set the receiver of messages and connections."""
+        """Set the group, which gets messages and learns of connections. Returns this transport."""
         self._events = events
         return self
 
     @property
     def address(self) -> Address:
-        """The address it listens on. The port is the real one if 0 was asked for."""
+        """The address on which it listens. If port 0 was asked for, the port is the one that the system chose."""
         return self._acceptor.address
 
     @property
@@ -169,8 +169,8 @@ class AsyncTransport:
         return connection is not None and connection.alive
 
     def reads(self) -> dict[str, Range]:
-        """The versions of entries that each peer reads, by its hellos. Only peers with open connections in both
-        directions.
+        """The versions of entries that peers read, as their hellos say. Only peers with open connections in both
+        directions are included.
 
         The leader proposes only versions that every member reads.
         """
@@ -190,8 +190,8 @@ class AsyncTransport:
         return self._formats.get(peer, {}).get(CALLS_FORMAT)
 
     def set_level(self, level: int) -> None:
-        """Set the cluster's level, which rose. Peers that do not read this level are refused from now on, and
-        disconnected.
+        """Take the new, higher level of the cluster. Peers that do not read it are disconnected, and refused from now
+        on.
         """
         self._identity = replace(self._identity, level=level)
         for connection in self._connections():
@@ -199,10 +199,10 @@ class AsyncTransport:
                 connection.abort()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Set the cluster's id after Genesis is applied. Nodes of another cluster are refused from now on, and
-        disconnected.
+        """Take the cluster's id. Nodes of another cluster are disconnected, and refused from now on.
 
-        This node connects again to its peers with the id. So they do not take it for a guest any more.
+        This node then renews its connections, with the id in its hello. So its peers do not take it for a guest any
+        more.
         """
         if self._identity.cluster_id == cluster_id:
             return
@@ -392,7 +392,9 @@ class AsyncTransport:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _overstays(self, connection: Connection, now: float) -> bool:
-        """True if the connection is a guest's that is older than GUEST_S and does not pull a snapshot."""
+        """True if the connection is a guest's that was made, and last asked for a piece of a snapshot, more than
+        GUEST_S ago.
+        """
         if self._identity.cluster_id is None or connection.hello is None or connection.hello.cluster_id is not None:
             return False
         return now - max(connection.born_s, connection.pulled_s, self._founded_s) > GUEST_S

@@ -16,8 +16,8 @@ KEPT_MAX = 64
 
 
 class Refused:
-    """The last refusal of each peer or remote address, in `by_peer`. It has KEPT_MAX at most, so strangers cannot make
-    it grow. `now`: monotonic seconds.
+    """Keeps the last refusal of each peer, or of each remote address, in `by_peer`. It keeps KEPT_MAX of them at most,
+    so strangers cannot make it grow. `now` returns monotonic seconds.
     """
 
     def __init__(self, seldom: SaidSeldom, now: Callable[[], float]) -> None:
@@ -27,7 +27,7 @@ class Refused:
         self._said_s: dict[tuple[str, str], float] = {}
 
     def note(self, whom: str, refusal: Refusal) -> None:
-        """Record that this node refused a connection with `whom`, or was refused by it."""
+        """Record that this node refused a connection with `whom` (a node id or an address), or was refused by it."""
         now = self._now()
         last_s = self._said_s.pop((whom, refusal.reason), -AGAIN_S)
         if now - last_s >= AGAIN_S:  # said now and then, not with every attempt

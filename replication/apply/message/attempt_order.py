@@ -20,7 +20,9 @@ _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 class Round(NamedTuple):
-    """`rows` name each unit at most one time. `repeats` are rows with the same unit and claim as one of `rows`."""
+    """Rows of one command that may be applied together. `rows` name each message at most one time. Each of `repeats`
+    has the same message and the same claim as one of `rows`.
+    """
 
     rows: Rows
     repeats: Rows
@@ -36,9 +38,10 @@ def fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
 def rounds(position: U64, claim: U64) -> Iterator[Round]:
     """Divide all rows of a command into rounds. The caller applies one round after the other.
 
-    Each round takes the first row of every unit that has rows left. So a unit's second row sees what its first one did.
-    Rows that make the same `claim` as that first row are its repeats, in the same round. So a request that names one
-    receipt ten thousand times costs one round.
+    `position` says which message a row names. `claim` is a number for what else the row says, such as its hand-over.
+    Each round takes the first row of every message that has rows left. So a message's second row sees what its first
+    one did. Rows with the same `claim` as that first row are its repeats, in the same round. So a request that names
+    one receipt ten thousand times costs one round.
     """
     left = np.arange(len(position))
     while len(left):
@@ -55,7 +58,7 @@ def rounds(position: U64, claim: U64) -> Iterator[Round]:
 
 
 def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
-    """A mask, [n]: True for the first row of each position."""
+    """A boolean array, [n]: True for the first row of each position."""
     order, head = _grouped(position)
     if head.all():
         return head
@@ -65,8 +68,9 @@ def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
 
 
 def _grouped(position: U64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """The rows sorted by position, and a mask of the sorted rows that begin a new position. Rows of one position keep
-    their order.
+    """The row numbers sorted by position, and a boolean array that is True where a new position begins in that order.
+
+    Rows of one position keep their order.
     """
     order = position.argsort(kind="stable")
     ranked = position[order]

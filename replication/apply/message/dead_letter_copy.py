@@ -29,7 +29,7 @@ HOPS_MAX = 8
 
 
 class Copies(NamedTuple):
-    """New messages, and the topics that were created for them."""
+    """The new messages of `copy_dead`, and the numbers of the topics that were created for them."""
 
     fresh: Fresh
     created_topics: list[int]
@@ -46,10 +46,12 @@ def copy_dead(
     random: U64,
     errors: Sequence[str],
 ) -> Copies | None:
-    """Copy the dead messages at these places whose topic has a dead-letter topic. None if no message is copied.
+    """Append copies of the dead messages at these places whose topic has a dead-letter topic. None if no message is
+    copied.
 
-    `floor_ms` is the least due time. `code` and `errors` say why each message died. `attempt` counts all its
-    hand-overs, as far as its place knows. `random` has the random bits of the copies' ids.
+    The arguments beside `place` have a value or row for each message. `code` and `errors` say why it died. `attempt`
+    counts its hand-overs; the unit at its place may know of more. `random` has the random bits of its copy's id.
+    `floor_ms` is the earliest due time that a copy may have.
     """
     units = store.units(place)
     sources = _with_dead_letter(store, units["topic"])
@@ -77,7 +79,7 @@ def _with_dead_letter(store: Store, numbers: U32) -> dict[int, Topic]:
 
 
 def _target(topic: Topic) -> str:
-    """The name of the topic's dead-letter topic, "" if it has none."""
+    """The name of the topic's dead-letter topic, "" if the topic has none."""
     name = topic.settings.get("dead_letter")
     return name if isinstance(name, str) else ""
 
@@ -97,8 +99,8 @@ def _may_go_on(record: Record, source: Topic) -> bool:
 
 
 def _about(record: Record, source: Topic, reason: int, attempts: int, error: str) -> dict[str, Any]:
-    """The map "dead" of a copy, which describes the original. `reason` is the code of the last failure, for which the
-    API has a word.
+    """The map "dead" of a copy, which describes the original. `reason` is the code of the last failure. The map has the
+    API's word for it.
     """
     at = np.array([record.position], np.uint64)
     (name,) = encode_ids(record.group, at, np.array([record.random], np.uint64)).tolist()

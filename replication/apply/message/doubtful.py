@@ -43,10 +43,10 @@ is -1 if the topic was strict from its first message. The log knows all later ha
 
 
 def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False) -> Mask:
-    """A mask, [n]: True where the unit at a place is in doubt. No lease of these units may run.
+    """A boolean array, [n]: True where the unit at a place is in doubt. No lease of these units may run.
 
-    The field DOUBTFUL_FIELD of the records is not asked: the caller looks at it. `heard`: the outcome of the newest
-    hand-over of each unit is known.
+    The caller has to look itself for DOUBTFUL_FIELD in the records. If `heard`, the outcome of the newest hand-over of
+    each unit is known.
     """
     units = store.units(places)
     doubtful = doubt.of(places, units["due_ms"])
@@ -66,9 +66,9 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
 def with_doubt(
     store: Store, places: U64, extensions: Sequence[dict[str, Any]], heard: Mask | None = None
 ) -> Sequence[dict[str, Any]]:
-    """The extensions of messages that leave these places. Those of messages in doubt get DOUBTFUL_FIELD.
+    """The record extensions of messages that leave these places. Those of messages in doubt get DOUBTFUL_FIELD.
 
-    `heard`: a mask of rows whose newest hand-over has a known outcome, even if a former leader planned it.
+    `heard` is a boolean array: True where the newest hand-over has a known outcome, even if a former leader planned it.
     """
     if not has(store.level, "doubt"):
         return extensions
@@ -82,8 +82,8 @@ def with_doubt(
 
 
 def planned_before(store: Store, places: U64, again: Mask) -> U16:
-    """The code of a new lease at each of these places, [n]: PLANNED_BEFORE if an earlier push has an unknown outcome,
-    else 0.
+    """The code of a new lease at each of these places, [n]. It is PLANNED_BEFORE if an earlier push has an unknown
+    outcome, else 0.
 
     `again` is True for units that were leased before.
     """
@@ -95,16 +95,18 @@ def planned_before(store: Store, places: U64, again: Mask) -> U16:
 
 
 def _strict_from_ms(topic: Topic) -> int:
-    """The due time (ms) after which each unit of a strict topic was handed over with a record, or not at all."""
+    """A due time in ms. The log knows every hand-over of the topic's units that are due later, because the topic is
+    strict since then.
+    """
     until_ms = topic.settings.get(STRICT_DOUBT)
     return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
 
 
 def _untold(store: Store, places: U64, *, heard: bool = False) -> Mask:
-    """A mask, [n]: True where a push was planned and its outcome is unknown. The push is the newest one or an earlier
-    one.
+    """A boolean array, [n]: True where a push was planned and its outcome is unknown. The push is the unit's newest one
+    or an earlier one.
 
-    With `heard` the outcome of the newest push is known, and only earlier ones count.
+    If `heard`, the outcome of the newest push is known, and only earlier ones count.
     """
     newest = store.newest(places)
     code, what = newest["code"], newest["what"]

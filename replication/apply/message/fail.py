@@ -1,10 +1,11 @@
 """Applies Fail, the command for failed hand-overs. The message moves to its next attempt, or it is dead and may get a
 copy in a dead-letter topic.
 
-A Fail is judged like an ack: by the hand-over it names, not by its proposer. So it counts even in an entry that a later
-leader committed for a former one. A Lease or a dispatch state has no effect in such an entry. It says what a dispatcher
-meant to do, and that dispatcher is gone. A Fail says what the receiver reported, and that stays true. If the new leader
-has handed the message over again meanwhile, the fence (term, attempt) refuses the old Fail as stale.
+A Fail is judged like an ack: by the hand-over that it names, and not by the leader that proposed it. So it has an
+effect even in an entry that a later leader committed for a former one. A Lease or a dispatch state has no effect in
+such an entry. It says what a dispatcher was about to do, and that dispatcher has stopped. A Fail says what the receiver
+reported, and that stays true. If the new leader has handed the message over again meanwhile, the fence (term, attempt)
+refuses the old Fail as stale.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _EXTENSION_BYTES_MAX = 0xFFFF
 
 
 class _Failed(NamedTuple):
-    """The results and changes of a Fail so far. A row's result is ACKED, STALE or INVALID, as in `apply_fail`."""
+    """The results and changes of the rows of a Fail that were applied so far. A row's result is ACKED, STALE or
+    INVALID, as in `apply_fail`.
+    """
 
     result: U8
     moves: list[Moves]
@@ -91,8 +94,8 @@ def _fail_round(
 def done_before(
     store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """A mask, [n]: True where a Fail of the same hand-over took effect before, and no reschedule or redrive came after
-    it.
+    """A boolean array, [n]: True where an earlier Fail of the same hand-over moved or ended the message. A row is False
+    if a reschedule or redrive came after that Fail.
 
     `same` is True where the Fail names the newest hand-over in the log.
     """
@@ -159,7 +162,9 @@ def _bury(
 
 
 def _texts(command: Fail, rows: Rows) -> Sequence[str]:
-    """The text of each failure, "" if there is none. A receiver's text may be cut, or not be UTF-8 at all."""
+    """The text of each failure, "" if there is none. A text that was cut, or is not UTF-8, loses the bytes that cannot
+    be read.
+    """
     if not command.texts:
         return [""] * len(rows)
     return [command.texts[row].decode(errors="ignore") for row in rows.tolist()]

@@ -36,8 +36,8 @@ _VERDICTS: U8 = table(
 
 @dataclass(frozen=True, slots=True)
 class MessageLocation:
-    """Where messages live, one row a home. `states` are the states at those places. Their `attempt` counts all
-    hand-overs that the messages ever had.
+    """Where messages live, one row for each home. `states` are the states of the units at those places. Their `attempt`
+    counts all hand-overs that the messages ever had.
 
     The state of a message that ended is the state of its home. A position that is no message's home is UNKNOWN: no id
     names it.
@@ -102,9 +102,9 @@ def revisions(records: Sequence[Record]) -> U32:
 def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
     """FREE where a client may end or move the message, else the reason why not, [n].
 
-    `wanted` are the revisions that clients expect, 0 for any; another one gives MISMATCH. HELD: the message has not
-    ended, and its state (storage/format/states.py) lets nothing be done with it. A unit whose lease has ended by the
-    entry's time (storage/query/lease_end.py) is ready again, hence FREE.
+    `wanted` are the revisions that clients expect, 0 for any. MISMATCH: the message has another revision. HELD: it has
+    not ended, but its state (storage/format/states.py) allows neither. A unit whose lease has ended by the entry's time
+    (storage/query/lease_end.py) is ready again, hence FREE.
     """
     states = standing.states
     found: U8 = _VERDICTS[states.state]

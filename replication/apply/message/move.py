@@ -59,8 +59,8 @@ class Leaving(NamedTuple):
 class Rescheduled(NamedTuple):
     """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
 
-    `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` say the
-    message's present revision and place, 0 for a message that has ended or is unknown.
+    `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` are the
+    message's present revision and place. They are 0 if the message has ended or is unknown.
     """
 
     result: U8
@@ -81,11 +81,13 @@ def move(
     subscription: int = 0,
     heard: npt.NDArray[np.bool_] | None = None,
 ) -> Moves:
-    """Append the messages at their new places, with their doubt. Record the move at home and at the old place.
+    """Append the messages at their new places. Write a settle record of the move at home, and at the old place if that
+    is not the home.
 
-    `records` and `extensions` belong to `leaving`, row by row. `uncounted` attempts do not count for the retry policy
-    any more. None for `asked_due_ms` or `uncounted` leaves that field of the record as it is. `heard` is a mask of rows
-    whose newest hand-over has a known outcome.
+    `records` and `extensions` belong to `leaving`, row by row. A message in doubt takes its doubt along. `uncounted` is
+    the number of attempts that the retry policy does not count any more. If `asked_due_ms` or `uncounted` is None, that
+    field of the records stays as it is. `heard` is a boolean array: True where the newest hand-over has a known
+    outcome.
     """
     extensions = with_doubt(store, leaving.place, extensions, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
@@ -128,8 +130,8 @@ def move(
 def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
     """Move messages to another due time.
 
-    A message whose lease still runs is refused, as in a cancel. A message that stands in several rows is moved by one
-    row after the other.
+    A message whose lease still runs is refused, as in a cancel. If a message stands in several rows, these rows move it
+    one after the other.
     """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     count = len(command.home)
@@ -228,7 +230,9 @@ def apply_redrive(applying: Applying, command: Redrive) -> U8:
 
 
 def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
-    """A mask, [n]: True for messages whose topic still exists. No consumer could ever get the other messages."""
+    """A boolean array, [n]: True for messages whose topic still exists. The others are not moved, because no consumer
+    could get them.
+    """
     topics = store.units(homes)["topic"]
     gone = [number for number in set(topics.tolist()) if store.catalog.topic_by_number(number) is None]
     return ~np.isin(topics, gone)

@@ -1,11 +1,12 @@
 """Applies Release, which takes back a lease whose hand-over never began.
 
-In strict mode a Lease is committed before the hand-over. So the hand-over may never come: the message is cancelled or
-moved, leadership is given away, the consumer has gone. The leader that leased the unit knows that no consumer got it. A
-new leader knows the same of pushes that were planned for a time still ahead.
+In strict mode a Lease is committed before the hand-over. So the hand-over may never come. Then the message was
+cancelled or moved meanwhile, or leadership was given away, or the consumer has closed its connection. The leader that
+leased the unit knows that no consumer got it. A new leader knows the same of pushes that were planned for a time still
+ahead.
 
-The unit is pending again. A lease that was taken back counts as no attempt, so the next hand-over gets the same number.
-No receipt with that number exists, because none was sent to a consumer or receiver.
+After a Release the unit is pending again. A lease that was taken back counts as no attempt, so the next hand-over gets
+the same number. No receipt with that number exists, because none was sent to a consumer or receiver.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Applies Schedule, which makes units of new messages. It creates topics, looks keys up, moves late due times on and
-appends the units.
+"""Applies Schedule, which makes units of new messages. It creates topics, looks for keys that are taken, gives each
+unit a due time that is not past, and appends the units.
 
 No Python code runs for each message. Only a row with a key costs a look-up in the catalog's table of keys.
 """
@@ -29,9 +29,9 @@ from storage.tables.key import KeyEntry
 class Scheduled(NamedTuple):
     """A result per row. `status` is a number of storage/format/schedule_status.py.
 
-    A row whose key is taken (REPLAYED, CONFLICT, KEPT) has position and random bits of the message that holds the key.
-    A REPLAYED row has the due time of that request's first answer. The others have the due time that the holder has
-    now.
+    If a row's key is taken (REPLAYED, CONFLICT, KEPT), `position` and `random` are those of the message that holds the
+    key. `due_ms` of a REPLAYED row is that of the first answer to the same request. For CONFLICT and KEPT it is the due
+    time that the holder has now.
     """
 
     position: U64
@@ -114,10 +114,10 @@ Holders = dict[int, tuple[KeyEntry | None, int | None]]
 
 
 def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, status: U8) -> Holders:
-    """For each row whose key is taken: the key's entry in the catalog, or the earlier row of this command that has the
-    key.
+    """The holders of the taken keys, by row: the key's entry in the catalog, or the earlier row of this command that
+    has the key.
 
-    Sets the row's status.
+    Sets the status of these rows.
     """
     holders: Holders = {}
     here: dict[tuple[int, bytes], Key] = {}
@@ -138,8 +138,8 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
 
 
 def _due_now(store: Store, holder: KeyEntry) -> int:
-    """The due time of a key's holder at its present place. If that hour was unlinked, the due time at which it was
-    scheduled.
+    """The due time of a key's holder at its present place. If the hour of that place was unlinked, the due time that
+    the holder got when it was scheduled.
     """
     home = np.array([holder.position], np.uint64)
     if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
@@ -172,7 +172,7 @@ def _take_keys(
 
 
 def _gather(words: U64, starts: I64, ends: I64) -> U64:
-    """The words of the records from `starts` to `ends`, one record behind the other. Both count words of 8 bytes."""
+    """Copy the records from `starts` to `ends`, one behind the other. Both count words of 8 bytes."""
     lengths = ends - starts
     shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     gathered: U64 = words[np.arange(len(shift)) + shift]

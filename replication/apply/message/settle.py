@@ -85,7 +85,8 @@ NONE, KNOWN, DOUBTFUL = 0, 1, 2  # before a cancel: no hand-over, a known one, p
 class Cancelled:
     """A result per row. `result`: CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
 
-    `attempts`: the number of hand-overs before the cancel. `prior`: NONE, KNOWN or DOUBTFUL, what is known of them.
+    `attempts`: the number of hand-overs before the cancel. `prior` says what is known of them. NONE: there was none.
+    KNOWN: one is in the log. DOUBTFUL: one may have been made without a record.
     """
 
     result: U8
@@ -96,8 +97,8 @@ class Cancelled:
 def apply_lease(applying: Applying, command: Lease) -> U8:
     """Record hand-overs. The result of a row is 1 where the Lease took effect, else 0.
 
-    A Lease has no effect on a unit that has ended or does not exist. It has none either if its (term, attempt) is not
-    newer than the unit's newest one.
+    A Lease has no effect on a unit that has ended or does not exist. It also has no effect if its (term, attempt) is
+    not newer than that of the unit's newest hand-over.
     """
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
@@ -126,7 +127,8 @@ def apply_lease(applying: Applying, command: Lease) -> U8:
 
 
 def apply_settle(applying: Applying, command: Settle) -> U8:
-    """End the units of acked hand-overs. Returns a result per row: ACKED, STALE, INVALID.
+    """End the units of acked hand-overs. Returns a result per row. ACKED: the unit has ended by this ack or an earlier
+    one of the same hand-over. STALE: it has a later hand-over, or ended in another way. INVALID: there is no such unit.
 
     A unit may stand in several rows, since a client may ack it twice in one request.
     """
@@ -170,7 +172,8 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
 
 
 def apply_extend(applying: Applying, command: Extend) -> U8:
-    """Let leases end later. Returns a result per row: EXTENDED, STALE, INVALID.
+    """Let leases end later. Returns a result per row: EXTENDED, STALE or INVALID, of which the last two are as in
+    `apply_settle`.
 
     A lease never ends earlier than before. If several rows name the same hand-over, the latest end counts. Below level
     3 the end of the last row counts, even if it is earlier.
@@ -195,8 +198,8 @@ def apply_extend(applying: Applying, command: Extend) -> U8:
 def _extend_round(
     store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
 ) -> Rows:
-    """Extend the leases of rows that name each unit at most one time. Write their results and the ends that hold.
-    Return the rows that took effect.
+    """Extend the leases of rows that name each unit at most one time. Write the rows' results to `result`, and the ends
+    that now hold to `lease_end_ms`. Return the rows that took effect.
 
     The new settle record repeats the lease with another end. It also repeats the time and the node of the hand-over,
     unless the log does not have this hand-over.
@@ -290,7 +293,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
 
 def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
     """NONE, KNOWN or DOUBTFUL for the hand-overs before each cancel, [n]. `doubtful` is the leader's own judgement,
-    `free` the rows that are cancelled now.
+    `free` the rows whose messages are cancelled now.
 
     A message in doubt is DOUBTFUL even if it has known hand-overs. A message that was moved has its doubt in its
     record. Below level 3 a message with known hand-overs is KNOWN even if it is in doubt.

@@ -19,9 +19,10 @@ UNHEARD: Final = (CODE_LEASE_ENDED, CODE_STOPPED, CODE_RESTORED)
 
 
 def nobody_heard(code: U16, ended_ms: I64, lease_end_ms: I64) -> npt.NDArray[np.bool_]:
-    """A mask, [n]: True for hand-overs that ended with these codes at these times and whose outcome is unknown.
+    """A boolean array, [n]: True where the outcome of a hand-over is unknown. The arguments are the code with which
+    each hand-over ended, the time of that end, and the end of its lease.
 
-    CODE_MAX_AGE says so only if the hand-over ended at the end of its lease, not before.
+    With CODE_MAX_AGE the outcome is unknown only if the hand-over ended at the end of its lease, not before.
     """
     unheard: npt.NDArray[np.bool_] = np.isin(code, UNHEARD) | ((code == CODE_MAX_AGE) & (ended_ms >= lease_end_ms))
     return unheard
