@@ -101,7 +101,8 @@ class GroupState:
 
     @property
     def agreed_index(self) -> int:
-        """The newest index after which a majority of the members is known to have the same state hash as this node."""
+        """The newest index after which a majority of the voters is known to have the same state hash as this node. It
+        is 0 until one is known."""
         return self.agreement.agreed_index
 
     @property

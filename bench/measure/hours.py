@@ -1,7 +1,8 @@
-"""Measure hours that hold a message each: memory, leadership, the wait of other clients, a restart, also in little
-memory.
+"""Measure many hours with one message each: memory, elections, the longest wait of another client, and restarts. A
+restart is also measured with little memory.
 
-It also measures how long a store holds the loop for many hours or a long one (hour_steps.py).
+It also measures how long the steps of a store hold the loop. One store has many hours, the other has one hour with very
+many messages (hour_steps.py).
 """
 
 import asyncio

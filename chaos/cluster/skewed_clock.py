@@ -15,7 +15,8 @@ CONTROL = struct.Struct("<qqqq")  # sequence, offset_ns, drift_ppb, since_ns
 
 
 class SkewedClock:
-    """The library, built into `directory`, and one control file per node. Offsets are against the machine's clock."""
+    """A library that moves a node's wall clock, built into `directory`, and one control file per node. Offsets are
+    against the machine's clock."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

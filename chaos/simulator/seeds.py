@@ -96,7 +96,8 @@ def run_seeds(
     plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None], stopped: Callable[[], bool] = lambda: False
 ) -> Tally:
     """Run all plans, `jobs` at a time in processes of their own (1: in this process). `show` gets each run at its end.
-    Once `stopped` returns True no run begins. Runs under way come to their end and count."""
+    Once `stopped` returns True no run begins, but for a few that the worker processes have taken already. Runs
+    under way come to their end and count."""
     tally = Tally()
     for run in _runs(takewhile(lambda _: not stopped(), plans), jobs, stopped):
         tally.add(run)

@@ -4,9 +4,10 @@
                                     (the unit stays in the wheel)
 
 The unit also stays in the wheel, which gives it out at its due time like any other. A unit whose lease is running is
-then left out. A unit whose lease was taken back meanwhile becomes ready in the usual way. So if anything goes wrong
-before the due time, this file only forgets the unit. Staged or planned units never go into a window before they are
-due, because units in a window count as due.
+then left out. A unit whose lease was taken back meanwhile becomes ready in the usual way. So while a unit is only
+staged, this file just forgets it if anything goes wrong. A planned Lease is taken back by a Release (strict.py). If the
+leader dies, the unit waits until that lease ends. Staged or planned units never go into a window before they are due,
+because units in a window count as due.
 """
 
 from __future__ import annotations

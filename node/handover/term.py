@@ -73,8 +73,8 @@ class Term(Protocol):
         """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` if the term ends before."""
 
     async def recorded(self, position: int) -> None:
-        """Wait until the settle records show every hand-over of this unit that was made. Raises `no-leader` if the term
-        ends before."""
+        """Wait until the settle records show every hand-over of this unit that was made, and no lease ahead that was
+        taken back. Raises `no-leader` if the term ends before."""
 
     async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
         """Answer a pull with units under a lease. May wait for units until `gone` says that the client went away.

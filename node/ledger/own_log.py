@@ -37,7 +37,7 @@ LARGE_MAX: Final = 8
 
 
 class HandOverRecords:
-    """Finds the records of hand-overs that one node made, in its own delivery log. The node need not lead."""
+    """Finds the records of hand-overs that this node made, in its own delivery log. The node need not lead."""
 
     def __init__(
         self, deliveries: Path, disk: Disk, delivery_log: DeliveryLog, node_id: str, number: Callable[[], int]

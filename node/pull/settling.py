@@ -94,7 +94,8 @@ class Settling:
         reserve: Reserve,
         life: Lifecycle,
     ) -> None:
-        """`life` ends the node if damaged data is found after the client was answered."""
+        """`life` ends the node if data is damaged, or the disk fails, while a result is written to the delivery log.
+        That is done in a callback, so no request could raise the error."""
         self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
         self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
         self._reserve, self._life = reserve, life

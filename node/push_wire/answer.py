@@ -114,7 +114,7 @@ def _read_head(head: bytes) -> _Head | None:
 
 def make_answer(status: int, body: bytes, retry_after: str | None, now_ms: int) -> Answer:
     """Make the outcome of an attempt from a final status. `body` is the part that was read, which becomes the error
-    text. `now_ms` is for a Retry-After that is a date."""
+    text of a failure. `now_ms` is for a Retry-After that is a date."""
     if 200 <= status < 300:
         return Answer(status)
     if status > STATUS_MAX:

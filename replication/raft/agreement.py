@@ -4,7 +4,7 @@ entry.
     leader                                     follower
     heartbeat: check_index = 1207     ->       (has applied 1207)
                                       <-       echo: sum_index = 1207, sum = 9f..
-    a majority of all members, itself counted, has 9f..: agreed
+    a majority of the voters, itself counted, has 9f..: agreed
     heartbeat: agreed_index = 1207,
                agreed_sum = 9f..      ->       its own hash is the same: fine. Another: it asks all others itself
                                                (`sum_asked`), and if a majority has 9f.., it is the odd one out
@@ -42,7 +42,7 @@ ROUND_S = 1.0
 
 
 class OddOneOut(Exception):
-    """This node's applied entries had another effect than those of a majority of the members. Its data cannot be
+    """This node's applied entries had another effect than those of a majority of the voters. Its data cannot be
     trusted.
     """
 

@@ -272,8 +272,10 @@ class Incoming(dict[str, Connection]):
         self._behind: dict[str, Connection] = {}
 
     def admit(self, connection: Connection, said: Hello) -> None:
-        """Make this the connection of the member that sent the hello `said`. It replaces the former one, or waits until
-        that ends.
+        """Make this the connection of the member that sent the hello `said`, and abort the former one.
+
+        There is one exception. A member may connect again only because it has learned its cluster's id (`renewed_by`).
+        Then this connection waits until the former one has ended. One that waited already is aborted.
         """
         peer = said.node_id
         former, other = self.get(peer), self._behind.pop(peer, None)

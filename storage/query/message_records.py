@@ -24,8 +24,8 @@ QUICK_PAGES: Final = 4
 class MessageRecords(NamedTuple):
     """The records found. `units` and `headers` (dtype HEADER), [n], are of the units asked for, in their order.
 
-    `settles` has all settle records of these units in the order of the file. `ordinals` has the ordinal of each of them
-    in the file.
+    `settles` has all settle records of these units in the order of the hour's settle file. `ordinals` has the ordinal
+    of each of them in that file.
     """
 
     units: Units

@@ -64,5 +64,5 @@ class HourWheel:
         return True
 
     def wake_ms(self, now_ms: int) -> int:
-        """The time at which the next hour begins, but not before `now_ms`."""
+        """The time at which the hour after that of the last turn begins, or `now_ms` if that is past."""
         return max(now_ms, (self._now_hour + 1) * HOUR_MS)
