@@ -109,8 +109,8 @@ def show(found: Result) -> None:
         ("delivered", "delivered"),
         ("lost", "lost"),
         ("early", "early"),
-        ("handed over again by the failover", "duplicates"),
-        ("hand-over time those span, ms", "duplicate_span_ms"),
+        ("delivered again by the failover", "duplicates"),
+        ("time that those span, ms", "duplicate_span_ms"),
         ("again at the end of a lease, the answer lost with the leader", "after_lease"),
     )
     table = Table("", "pulled", "pushed")
@@ -119,7 +119,7 @@ def show(found: Result) -> None:
     for name, key in (("lateness p50, ms", "p50"), ("lateness p99, ms (failover included)", "p99")):
         table.add_row(name, str(found.pull.lateness_ms.get(key)), str(found.push.lateness_ms.get(key)))
     gaps = (found.pull.failover_gap_ms, found.push.failover_gap_ms)
-    table.add_row("kill -9 to the next hand-over, ms", *map(str, gaps))
+    table.add_row("kill -9 to the next delivery, ms", *map(str, gaps))
     Console().print(table)
     print(json.dumps(asdict(found)))
 
