@@ -194,13 +194,13 @@ def test_a_pull_of_no_topic_ends_with_its_client_and_with_the_term(tmp_path: Pat
         leader_term = node.group.leader_term
         assert leader_term is not None
         waits = leader_term.pulling._topic_waits
-        pulls = [asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000), ANONYMOUS)) for _ in range(2)]
+        pulls = [asyncio.ensure_future(service.pull(PullIn("t", 1, 30_000), ANONYMOUS)) for _ in range(2)]
         await until(lambda: len(waits._waiters.get("t", ())) == 2)
         pulls[0].cancel()
         await until(lambda: len(waits._waiters.get("t", ())) == 1)
         leader_term.end()
         with pytest.raises(Problem, match="no-leader"):
-            await pulls[1]
+            await asyncio.wait_for(pulls[1], 10)  # its own wait is 30 s
         assert not waits._waiters
 
     run_node(tmp_path, play)
