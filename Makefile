@@ -98,14 +98,16 @@ PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
 # takes, and one that stands for a second beside the other sessions elects whom no scene wants. The clusters have real disks.
 IN_MEMORY = env PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -c "from chaos.simulator.disk.memory import in_memory; print(in_memory() or '')")
 VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
+# Sessions that only compute. Beside other work on the machine give them an equal share: make test LATER=
+LATER ?= nice -n 5
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
 test: ## lint, types, every test, and what interpreters differ in under a second Python (eight minutes on two cores, set-up included)
 	@$(MAKE) --no-print-directory --jobs=2 $(READY) second-environment
-	@deploy/beside.sh "lint and types=nice -n 5 $(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
+	@deploy/beside.sh "lint and types=$(LATER) $(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
 	  "nodes=$(IN_MEMORY) $(PYTEST) -o tmp_path_retention_policy=failed tests/node" "other tests=$(PYTEST) $(OTHERS)" \
-	  "simulator=nice -n 5 $(PYTEST) tests/chaos/simulator" "models and storage=nice -n 5 $(PYTEST) $(MODELS)" \
-	  "a second Python=nice -n 5 deploy/pythons.sh second $(call VERSION,$(BIN)/python)"
+	  "simulator=$(LATER) $(PYTEST) tests/chaos/simulator" "models and storage=$(LATER) $(PYTEST) $(MODELS)" \
+	  "a second Python=$(LATER) deploy/pythons.sh second $(call VERSION,$(BIN)/python)"
 
 second-environment:
 	@deploy/pythons.sh second-environment $(call VERSION,$$([ -e $(READY) ] && echo $(BIN)/python || echo $(PYTHON)))

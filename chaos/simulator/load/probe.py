@@ -258,8 +258,8 @@ class Probe:
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as far as this leader can know it. A node that
-        is down, paused or not connected counts as if its clock agreed with the leader's
-        (node/cluster/clock_skew.py)."""
+        is down, paused or not connected counts as if its clock agreed with the leader's. The leader counts it at the
+        last known median (node/cluster/clock_skew.py), so a leader that is ahead is judged more leniently here."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
         peers = leading.group.raft.peers if leading is not None else {}
