@@ -52,7 +52,7 @@ def when_unknown(method: str, path: str, *, keyed: bool) -> str:
         return ""
     if keyed:
         return "it may or may not have happened, send again with the same key"
-    if path.endswith("/pull"):
+    if method == "POST" and path.endswith("/pull"):
         return "messages that it took come again when their lease ends"
     if path == "/v1/messages":
         return "it may or may not have happened; without --key a second one may be there beside it"

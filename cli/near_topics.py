@@ -26,10 +26,10 @@ def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
         failure.message += f"\n  did you mean {' or '.join(near)}?"
 
 
-def note_topic(url: str, topic: str) -> None:
+def note_topic(url: str, topic: str, timeout_s: float) -> None:
     """Says on stderr why a pull may get nothing: the topic does not exist yet, or its messages are pushed."""
     try:
-        found = Connection(url, LIST_S).call("GET", f"/v1/topics/{quote(topic, safe='')}").document
+        found = Connection(url, min(LIST_S, timeout_s)).call("GET", f"/v1/topics/{quote(topic, safe='')}").document
         if found.get("mode") == "push":
             click.echo(f"{topic} is a push topic: its messages go to their target, not to a pull", err=True)
     except Failure as failure:

@@ -19,6 +19,7 @@ from cli.failure import Failure
 from cli.near_topics import name_near_topics
 from cli.shown import field
 from cli.time_option import S_ALONE, Span
+from node.runtime.exit_code import ExitCode
 
 P = ParamSpec("P")
 
@@ -36,7 +37,10 @@ def show_answer(payload: bytes) -> None:
     """Prints an answer as one JSON line. Bodies in it stay as they were written: numbers, and members named twice."""
     import msgspec
 
-    click.echo(msgspec.json.format(payload, indent=-1))
+    try:
+        click.echo(msgspec.json.format(payload, indent=-1))
+    except msgspec.DecodeError as error:
+        raise Failure(ExitCode.FAILED, f"the answer is no JSON: {error}") from None
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:

@@ -20,6 +20,8 @@ _ABSOLUTE: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,32})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 
+#: A year: no command waits longer, and sockets take no timeout of centuries.
+SPAN_MAX_S: Final = 365 * 86_400.0
 #: The years 1970 to 9999.
 _TIME_MAX_MS: Final = 253_402_300_799_999
 
@@ -87,7 +89,7 @@ class Span(click.ParamType[float]):
 
     name = "DURATION"
 
-    def __init__(self, least_s: float = 0.0, most_s: float | None = None) -> None:
+    def __init__(self, least_s: float = 0.0, most_s: float = SPAN_MAX_S) -> None:
         self._least_s, self._most_s = least_s, most_s
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -99,7 +101,7 @@ class Span(click.ParamType[float]):
             self.fail(f"{bad}; or seconds", param, ctx)
         if seconds < self._least_s:
             self.fail(f"at least {self._least_s:g}s is needed, got {text}", param, ctx)
-        if self._most_s is not None and seconds > self._most_s:
+        if seconds > self._most_s:
             self.fail(f"at most {self._most_s:g}s is allowed, got {text}", param, ctx)
         return seconds
 

@@ -50,7 +50,7 @@ def command(
     if tags is not None:
         request["tags"] = tags
     if wait_s:
-        note_topic(url, topic)
+        note_topic(url, topic, timeout)
     answer = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s)
     messages = answer.document.get("messages", [])
     if output == "json":
@@ -71,7 +71,7 @@ def command(
         ]
         show_table(columns, rows)
     if not messages and not wait_s:
-        note_topic(url, topic)
+        note_topic(url, topic, timeout)
     if ack and messages:
         results = settle(connection, topic, "ack", {"receipts": [message["receipt"] for message in messages]})
         refuse_left(results, "acked", len(messages))

@@ -169,6 +169,7 @@ def test_connection_that_breaks_after_sending(node: ScriptedNode, call: Call) ->
         (("schedule", "orders", "1"), "without --key a second one may be there beside it"),
         (("pull", "orders"), "messages that it took come again when their lease ends"),
         (("ack", "orders", "r1"), "look before you send it again"),
+        (("topic", "delete", "pull"), "look before you send it again"),
     ):
         node.hang_up()
         result = call(*args)

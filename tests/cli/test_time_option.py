@@ -122,3 +122,10 @@ def test_a_value_may_begin_with_a_minus() -> None:
         result = CliRunner().invoke(shown, args)
         assert result.exit_code == 0, result.stderr
         assert int(result.stdout.split()[2]) > 0
+
+
+def test_no_command_waits_for_more_than_a_year() -> None:
+    """A socket takes no timeout of centuries: `--timeout 99999999999d` ended in a traceback."""
+    assert Span().convert("365d", None, None) == 365 * 86_400
+    with pytest.raises(click.BadParameter, match="at most"):
+        Span().convert("366d", None, None)
