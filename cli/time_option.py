@@ -102,7 +102,7 @@ class Span(click.ParamType[float]):
         if seconds < self._least_s:
             self.fail(f"at least {self._least_s:g}s is needed, got {text}", param, ctx)
         if seconds > self._most_s:
-            self.fail(f"at most {self._most_s:g}s is allowed, got {text}", param, ctx)
+            self.fail(f"at most {self._most_s:.0f}s is allowed, got {text}", param, ctx)
         return seconds
 
 
