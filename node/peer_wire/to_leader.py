@@ -7,7 +7,8 @@ still wait for the former leader's answer end a moment later. The former leader 
 wakes, or never.
 
 A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
-done. Such a call is sent to the next leader, as long as LEADER_WAIT_S have not passed since it began.
+done. Such a call is sent to the next leader, as long as LEADER_WAIT_S have not passed since it began. The time does not
+count that a pull has waited for messages at a leader. The next leader is asked to wait only for what is left of `wait`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from api.port.forward import tell
 from api.port.problem import NO_LEADER_CAME, Problem
@@ -88,12 +91,19 @@ class ToLeader:
 
     async def _call(self, under_way: _UnderWay) -> bytes:
         loop = asyncio.get_running_loop()
-        deadline, pause_s = loop.time() + LEADER_WAIT_S, AGAIN_S
+        begun_s, pause_s = loop.time(), AGAIN_S
+        pull = decode(PullAsked, under_way.frame) if under_way.name == "pull" else None
+        until_s = begun_s + (pull.wait_ms / 1000 if pull is not None else 0.0)  # it waits for messages
+        deadline = begun_s + LEADER_WAIT_S
         while True:
             leader = await self._until_known(deadline)
+            asked_s = loop.time()
+            if pull is not None and asked_s - begun_s >= AGAIN_S:
+                under_way.frame = encode(replace(pull, wait_ms=max(0, round(1000 * (until_s - asked_s)))))
             answer = await self._ask(leader, under_way)
             if answer is not None and (under_way.ended or not _nothing_done(answer)):
                 return answer
+            deadline += max(0.0, min(loop.time(), until_s) - asked_s)
             if under_way.ended:
                 raise Problem("no-leader", "nobody waits for it any more; nothing was sent")
             if self._leader() != leader:

@@ -11,15 +11,18 @@ from api.port.forward import Answered as Holder
 from api.port.problem import NO_LEADER_CAME, Problem
 from node.peer_wire.connection import Busy, Lost
 from node.peer_wire.to_leader import NOTHING_DONE, lost_answer
-from node.port.codec import encode
+from node.port.codec import decode, encode
 from node.port.group_frames import OPERATIONS, READS, FramedGroup, read_answer
 from node.port.group_port import ClusterDocument
 from node.port.message_port import CancelAsked, MessageAsked
 from node.port.peer_port import AGAIN_S, LEADER_WAIT_S
+from node.port.pull_port import PullAsked
 from node.port.trust_window import SentWindow
 from tests.node.peer_wire.leaders import ASKED, DONE, Follower, now, play, problem, refused
 from tests.virtual_time import passes
 from tests.waiting import turns
+
+PULL = encode(PullAsked(1, "t", 1, wait_ms=6_000))
 
 
 def test_a_call_goes_to_the_leader() -> None:
@@ -166,7 +169,7 @@ def test_a_call_that_was_begun_is_not_made_again(name: str) -> None:
     """The connection ended: it may have been done. What changes nothing was not; whoever asked may ask again."""
 
     async def scene(follower: Follower) -> None:
-        calling = follower.calls(name)
+        calling = follower.calls(name, PULL if name == "pull" else ASKED)
         await turns()
         follower.lines["n2"].loses(begun=True)
         refusal = await problem(calling)
@@ -189,6 +192,62 @@ def test_a_call_that_was_not_begun_is_made_again() -> None:
         assert len(follower.lines["n2"].made) == 2
         follower.lines["n2"].answers(DONE)
         assert await calling == DONE
+
+    play(scene)
+
+
+def waits_ms(follower: Follower, leader: str) -> int:
+    """How long the newest pull may wait at this leader."""
+    return decode(PullAsked, follower.lines[leader].made[-1][1]).wait_ms
+
+
+def test_a_pull_waits_for_the_rest_at_the_next_leader() -> None:
+    """Its `wait` is that of the whole request, whoever leads meanwhile. What it waits at a leader is no wait for one:
+    after five seconds there it still has two to hear of the next."""
+
+    async def scene(follower: Follower) -> None:
+        calling = follower.calls("pull", PULL, wait=1)
+        await turns()
+        assert waits_ms(follower, "n2") == 6_000
+        await passes(4)
+        follower.knows(None)
+        follower.lines["n2"].answers(refused("no-leader"))
+        await passes(1.5)
+        follower.hears("n3")
+        await turns()
+        assert waits_ms(follower, "n3") == pytest.approx(500, abs=20)
+        follower.lines["n3"].answers(DONE)
+        assert await calling == DONE
+
+    play(scene)
+
+
+def test_a_pull_that_waited_for_a_leader_waits_less_for_messages() -> None:
+    """The time before the first leader counts too. When nothing is left, the leader gives what is ready."""
+
+    async def scene(follower: Follower) -> None:
+        calling = follower.calls("pull", encode(PullAsked(1, "t", 1, wait_ms=1_000)), wait=1)
+        await passes(1.5)
+        follower.hears("n3")
+        await turns()
+        assert waits_ms(follower, "n3") == 0
+        follower.lines["n3"].answers(DONE)
+        assert await calling == DONE
+
+    play(scene, leader=None)
+
+
+def test_a_leader_that_keeps_a_pull_too_long_has_no_further_time() -> None:
+    """Only what the pull was to wait does not count: a call ends, whatever leaders do."""
+
+    async def scene(follower: Follower) -> None:
+        begun = now()
+        calling = follower.calls("pull", PULL, wait=1)
+        await passes(7.9)
+        follower.knows(None)
+        follower.lines["n2"].answers(refused("draining"))
+        assert (await problem(calling)).code == "no-leader"
+        assert now() - begun == pytest.approx(6 + LEADER_WAIT_S, abs=0.1)
 
     play(scene)
 
