@@ -32,7 +32,8 @@ from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.format.tag_filter import TagFilter
 from storage.hour.hour_table import Extents
-from storage.query.count import CountFilter, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
+from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
+from storage.query.selection import Selection
 from storage.store import Store
 
 #: A piece has so many hours, or as many as have so many units. Between two pieces the node checks that it still leads.
@@ -63,17 +64,17 @@ class Counting:
 
     async def count(self, query: CountQuery, leads: Leads) -> int:
         """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
-        count_filter, total = self._count_filter(query), Total()
-        await self._pass(count_filter, total, leads)
+        selection, total = self._selected(query), Total()
+        await self._pass(selection, total, leads)
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
         """Count the messages that match, in buckets of `step_ms` by their due times (see HistogramBucket). Raises
         `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
         origin_ms = query.from_ms or 0
-        count_filter, tally = self._count_filter(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+        selection, tally = self._selected(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
-            await self._pass(count_filter, tally, leads)
+            await self._pass(selection, tally, leads)
         except TooManyBuckets:
             raise _too_many(step_ms) from None
         found = tally.buckets
@@ -89,7 +90,7 @@ class Counting:
         """Count the messages of a topic that have not ended. Also return how many units each hour had when it was
         counted."""
         total, counted = Total(), list[Extents]()
-        await self._pass(CountFilter(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
+        await self._pass(Selection(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
@@ -101,7 +102,7 @@ class Counting:
             if self._is_fresh():  # counted while this call waited
                 return self._topics
             tally, term = TopicTally(), leads().term
-            took_s = await self._pass(CountFilter(frozenset().union(*STANDINGS.values())), tally, leads)
+            took_s = await self._pass(Selection(frozenset().union(*STANDINGS.values())), tally, leads)
             counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STANDINGS, 0))
             words = {standing: word for word, standings in STANDINGS.items() for standing in standings}
             for (topic, standing), count in tally.counts.items():
@@ -116,14 +117,14 @@ class Counting:
         node may have known of fewer messages then."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
-    def _count_filter(self, query: CountQuery) -> CountFilter:
+    def _selected(self, query: CountQuery) -> Selection:
         number = None
         if query.topic is not None:
             topic = self._store.catalog.topic(query.topic)
             if topic is None:
                 raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
             number = topic.number
-        return CountFilter(
+        return Selection(
             frozenset().union(*(STANDINGS[state] for state in query.states)),
             number,
             query.from_ms,
@@ -132,13 +133,13 @@ class Counting:
         )
 
     async def _pass(
-        self, count_filter: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
+        self, selection: Selection, tally: Tally, leads: Leads, counted: list[Extents] | None = None
     ) -> float:
         """Count the messages that match into `tally`, hour by hour. Return the seconds that this pass worked. Append to
         `counted` how many units each hour had when it was counted."""
         clock, took_s = self._clock, 0.0
-        now_ms, count_filter = clock.now_ms(), replace(count_filter, term=leads().term)
-        pieces = self._pieces(count_filter, tally, now_ms, counted)
+        now_ms, selection = clock.now_ms(), replace(selection, term=leads().term)
+        pieces = self._pieces(selection, tally, now_ms, counted)
         async with self._turns.shared() as turn:
             while True:
                 async with turn:
@@ -151,7 +152,7 @@ class Counting:
                 leads()
 
     def _pieces(
-        self, count_filter: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
+        self, selection: Selection, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
         """Yield the pieces (counts of some hours) to be read, each made when it is asked for. A piece may be empty.
         Counts that need no reading are added to `tally` at once."""
@@ -160,9 +161,9 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            if isinstance(tally, Total) and count_filter.all_open(hour):
+            if isinstance(tally, Total) and selection.all_open(hour):
                 tally.count += store.open_units(hour)
-            elif (count := store.hour_count(hour, count_filter, now_ms)) is not None:
+            elif (count := store.hour_count(hour, selection, now_ms)) is not None:
                 piece.append(count)
                 units += count.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:

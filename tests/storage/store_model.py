@@ -22,7 +22,8 @@ from storage.format.states import (
     RELEASED,
     UNKNOWN,
 )
-from storage.query.count import CountFilter, DueTally, Tally, TopicTally
+from storage.query.count import DueTally, Tally, TopicTally
+from storage.query.selection import Selection
 from storage.store import Store
 from storage.wheel.slot import DueUnits
 
@@ -240,14 +241,14 @@ class Model:
         standing = {unit.position: _standing(unit, now_ms) for unit in units}
         assert store.open_units(hour) == sum(each in OPEN for each in standing.values())
         tally = TopicTally()
-        _count(store, hour, CountFilter(OPEN | ENDED), now_ms, tally)
+        _count(store, hour, Selection(OPEN | ENDED), now_ms, tally)
         counted = [(unit.topic, each) for unit in units if (each := standing[unit.position]) in OPEN | ENDED]
         assert tally.counts == Counter(counted)
         for which in (
-            CountFilter(OPEN),
-            CountFilter(frozenset((PENDING, DEAD)), topic=8),
-            CountFilter(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
-            CountFilter(ENDED, from_ms=now_ms),
+            Selection(OPEN),
+            Selection(frozenset((PENDING, DEAD)), topic=8),
+            Selection(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
+            Selection(ENDED, from_ms=now_ms),
         ):
             due = DueTally(hour * HOUR_MS, 700, 1 << 40)
             _count(store, hour, which, now_ms, due)
@@ -279,7 +280,7 @@ def _standing(unit: Unit, now_ms: int) -> int | None:
     return unit.state
 
 
-def _count(store: Store, hour: int, which: CountFilter, now_ms: int, tally: Tally) -> None:
+def _count(store: Store, hour: int, which: Selection, now_ms: int, tally: Tally) -> None:
     count = store.hour_count(hour, which, now_ms)
     if count is not None:
         assert store.is_linked(count.source)

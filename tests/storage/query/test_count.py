@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import storage.query.count
+import storage.query.selection
 from storage.file.disk import Disk
 from storage.format.array import I64, U8, U32
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS
 from storage.format.rows import Corrupt
 from storage.format.states import DEAD, DELIVERED, LEASED, PENDING, READY
-from storage.query.count import CountFilter, DueTally, HourCount, TooManyBuckets, TopicTally, Total
+from storage.query.count import DueTally, HourCount, TooManyBuckets, TopicTally, Total
+from storage.query.selection import Selection
 from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
 from tests.storage.store_model import ENDED, OPEN
@@ -32,7 +33,7 @@ def store(quick_path: Path) -> Store:
     return store
 
 
-def _count(store: Store, which: CountFilter, *, hour: int = HOUR, now_ms: int = DUE) -> HourCount:
+def _count(store: Store, which: Selection, *, hour: int = HOUR, now_ms: int = DUE) -> HourCount:
     count = store.hour_count(hour, which, now_ms)
     assert count is not None
     return count
@@ -52,9 +53,9 @@ def test_a_count_keeps_its_moment(store: Store, near: bool) -> None:
     first = store.append(batch_of([DUE + ms for ms in range(6)]))
     store.settle(SettleBatch.of(first[:2], what=[LEASED, LEASED], at_ms=1, when=[DUE + 5, DUE]))
     counts = [
-        _count(store, CountFilter(OPEN)),
-        _count(store, CountFilter(frozenset((LEASED,)))),
-        _count(store, CountFilter(ENDED | OPEN)),
+        _count(store, Selection(OPEN)),
+        _count(store, Selection(frozenset((LEASED,)))),
+        _count(store, Selection(ENDED | OPEN)),
     ]
     move(store, first[:3].tolist(), [DUE + 50, DUE + 51, DUE + HOUR_MS], at_ms=2)
     store.settle(SettleBatch.of(first[3:], what=DELIVERED, at_ms=3))
@@ -62,9 +63,9 @@ def test_a_count_keeps_its_moment(store: Store, near: bool) -> None:
     checkpoint(store, 1)
     store.turn(HOUR + 50 if near else HOUR)
     assert [_total(count) for count in counts] == [6, 1, 6]
-    assert _total(_count(store, CountFilter(OPEN))) == store.open_units(HOUR) == 4
-    assert _total(_count(store, CountFilter(ENDED))) == 3
-    assert store.hour_count(HOUR + 2, CountFilter(OPEN), DUE) is None
+    assert _total(_count(store, Selection(OPEN))) == store.open_units(HOUR) == 4
+    assert _total(_count(store, Selection(ENDED))) == 3
+    assert store.hour_count(HOUR + 2, Selection(OPEN), DUE) is None
     store.close()
 
 
@@ -73,16 +74,16 @@ def test_what_needs_no_look_is_not_looked_at(store: Store) -> None:
     reading a unit."""
     first = store.append(batch_of([DUE + 1, DUE + HOUR_MS]))
     store.settle(SettleBatch.of(first[:1], what=DEAD, at_ms=1))
-    assert store.hour_count(HOUR, CountFilter(OPEN), DUE) is None
-    assert store.hour_count(HOUR, CountFilter(ENDED, from_ms=DUE + HOUR_MS), DUE) is None
-    assert store.hour_count(HOUR + 1, CountFilter(OPEN, to_ms=DUE + HOUR_MS), DUE) is None
-    assert CountFilter(OPEN, from_ms=DUE, to_ms=DUE + HOUR_MS).all_open(HOUR)
+    assert store.hour_count(HOUR, Selection(OPEN), DUE) is None
+    assert store.hour_count(HOUR, Selection(ENDED, from_ms=DUE + HOUR_MS), DUE) is None
+    assert store.hour_count(HOUR + 1, Selection(OPEN, to_ms=DUE + HOUR_MS), DUE) is None
+    assert Selection(OPEN, from_ms=DUE, to_ms=DUE + HOUR_MS).all_open(HOUR)
     for other in (
-        CountFilter(OPEN, from_ms=DUE + 1),
-        CountFilter(OPEN, to_ms=DUE + HOUR_MS - 1),
-        CountFilter(OPEN, topic=1),
-        CountFilter(OPEN | ENDED),
-        CountFilter(frozenset((PENDING,))),
+        Selection(OPEN, from_ms=DUE + 1),
+        Selection(OPEN, to_ms=DUE + HOUR_MS - 1),
+        Selection(OPEN, topic=1),
+        Selection(OPEN | ENDED),
+        Selection(frozenset((PENDING,))),
     ):
         assert not other.all_open(HOUR)
     store.close()
@@ -92,7 +93,7 @@ def test_an_hour_that_is_unlinked_meanwhile(store: Store) -> None:
     """Its files may be gone before they are opened: no damage, as the store says."""
     store.append(batch_of([DUE]))
     checkpoint(store, 1)
-    count = _count(store, CountFilter(OPEN))
+    count = _count(store, Selection(OPEN))
     assert store.is_linked(count.source)
     store.unlink(HOUR)
     checkpoint(store, 2)
@@ -108,7 +109,7 @@ def test_a_count_that_is_stopped(store: Store) -> None:
     """Nothing more is read, and nothing is left open."""
     store.append(batch_of([DUE]))
     total = Total()
-    _count(store, CountFilter(OPEN)).run(total, lambda: True)
+    _count(store, Selection(OPEN)).run(total, lambda: True)
     assert total.count == 0
     store.close()
 
@@ -157,16 +158,16 @@ def _tagged_batch(tags: list[str]) -> UnitBatch:
 @pytest.mark.parametrize("read_bytes", [1, 4 << 20])
 def test_by_tag(store: Store, monkeypatch: pytest.MonkeyPatch, saved: bool, read_bytes: int) -> None:
     """Records are read only where the mask says that they may carry it, in pieces, and decide where masks collide."""
-    monkeypatch.setattr(storage.query.count, "_READ_BYTES", read_bytes)
-    monkeypatch.setattr(storage.query.count, "_READ_ROWS", 7)
+    monkeypatch.setattr(storage.query.selection, "_READ_BYTES", read_bytes)
+    monkeypatch.setattr(storage.query.selection, "_READ_ROWS", 7)
     store.append(_tagged_batch(["eu", "us", "else", "asia"] * 10))
     if saved:
         checkpoint(store, 1)
     wanted = _Tagged("eu")
-    assert _total(_count(store, CountFilter(OPEN, tags=wanted))) == 10
+    assert _total(_count(store, Selection(OPEN, tags=wanted))) == 10
     assert wanted.asked == 20
-    assert _total(_count(store, CountFilter(OPEN, tags=_Tagged("zone")))) == 0
-    assert _total(_count(store, CountFilter(frozenset((READY,)), tags=_Tagged("us")), now_ms=DUE + 20)) == 5
+    assert _total(_count(store, Selection(OPEN, tags=_Tagged("zone")))) == 0
+    assert _total(_count(store, Selection(frozenset((READY,)), tags=_Tagged("us")), now_ms=DUE + 20)) == 5
     store.close()
 
 
