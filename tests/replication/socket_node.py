@@ -14,7 +14,7 @@ from replication.wire.frame import HEADER, Message
 from replication.wire.handshake import Hello, Range, Refusal, decode_greeting
 from replication.wire.link import BACK_OFF_MAX_S, CONNECT_S, Address
 from replication.wire.listener import AsyncTransport, Identity
-from tests.waiting import turns
+from tests.waiting import WITHIN_S, turns
 
 
 class Recorder:
@@ -41,8 +41,9 @@ class Recorder:
         self.errors.append(error)
         self.changed.set()
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
-        """Wait for the condition, looking whenever something was told and every few milliseconds besides."""
+    async def until(self, condition: Callable[[], bool], seconds: float = WITHIN_S) -> None:
+        """Wait for the condition, looking whenever something was told and every few milliseconds besides. Beside a load
+        of 8 a process may have no processor for many seconds."""
         async with asyncio.timeout(seconds):
             while not condition():
                 self.changed.clear()

@@ -34,6 +34,17 @@ def test_a_unit_is_held_until_the_last_command_is_done() -> None:
     assert not holds.mask(np.array([7, 9], np.uint64)).any()
 
 
+def test_units_of_one_window_come_back_together() -> None:
+    """In the order in which they are named, one group a window: put back singly, 2,000 of them held a leader's loop for
+    two seconds (a run beside a load of 8)."""
+    holds = UnitHolds()
+    holds.add(*named(1, 2, 3, 4))
+    for place, kind, topic in ((3, LaneKind.CURRENT, 5), (1, LaneKind.CURRENT, 5), (4, LaneKind.OVERDUE, 5)):
+        holds.put_aside(kind, subscription_of(topic), Queued.of(column(place), column(0), np.array([900 + place])))
+    found = {(kind, topic): units.position.tolist() for kind, topic, units in holds.drop([1, 2, 3, 4])}
+    assert found == {(LaneKind.CURRENT, 5): [1, 3], (LaneKind.OVERDUE, 5): [4]}
+
+
 def test_a_hold_goes_where_its_message_goes() -> None:
     """Held by its home and by its place, moved twice: held where it stands now, and there only, until both are done.
     What stood aside where it was is told of."""
