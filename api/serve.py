@@ -13,6 +13,7 @@ from api.routes import (
     ledger,
     member,
     message,
+    message_list,
     node,
     pull,
     receipt,
@@ -21,6 +22,7 @@ from api.routes import (
 
 ROUTES: Final = (
     *message.ROUTES,
+    *message_list.ROUTES,
     *topic.ROUTES,
     *pull.ROUTES,
     *receipt.ROUTES,

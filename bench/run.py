@@ -28,6 +28,7 @@ from bench.measure.failover import failover
 from bench.measure.hours import hours
 from bench.measure.isolation import isolation
 from bench.measure.lateness import by_pull, by_push
+from bench.measure.lists import lists
 from bench.measure.pending import pending
 from bench.measure.push import push
 from bench.measure.schedule import near, single, spread
@@ -56,6 +57,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "failover": failover,
     "catch-up": catch_up,
     "pending": pending,
+    "lists": lists,
     "hours": hours,
 }
 SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}

@@ -17,6 +17,7 @@ class Scale:
     failover_pending: int = 1_000_000
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
+    listed: int = 10_000_000  # over 24 h
     behind: int = 2_000_000  # missed by a node that was away
     hours: int = 80_000  # with a message each
     long_hour: int = 10_000_000  # messages of one hour
@@ -37,6 +38,7 @@ class Scale:
             failover_pending=20_000,
             failover_ready=5_000,
             pending=200_000,
+            listed=100_000,
             behind=100_000,
             hours=2_000,
             long_hour=100_000,

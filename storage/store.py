@@ -31,7 +31,6 @@ from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.hour.open_hour import HourOpening
 from storage.hour.staging import Stage
-from storage.query.count import HourCount
 from storage.query.moves import born_in_state, history, homes, last_places, locate
 from storage.query.newest_settle import before_newest, newest
 from storage.query.selection import Selection
@@ -291,11 +290,11 @@ class Store:
         at, stop = found.states().leased_piece(base, base + end - first)
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
-    def hour_count(self, hour: int, selection: Selection, now_ms: int) -> HourCount | None:
-        """A count of the hour's messages that pass the filter, in two steps as `slot_read`. None if none can pass."""
+    def selectable(self, hour: int, selection: Selection) -> Hour | None:
+        """An hour for a count or a page of its messages. None if none of them can be selected."""
         if not selection.touches(hour) or not (self.open_units(hour) or selection.standings - OPEN_STANDINGS):
             return None
-        return HourCount(found, selection, now_ms) if (found := self._hours.find(hour)) else None
+        return self._hours.find(hour)
 
     def is_linked(self, hour: Hour) -> bool:
         """True if an hour that was read still exists. If it was unlinked meanwhile, a missing file is no damage."""

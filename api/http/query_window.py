@@ -16,6 +16,10 @@ from api.port.timestamp import BadTime, parse_time, render_time
 PAGE: Final = 100
 PAGE_MAX: Final = 1_000
 
+CURSOR_CHARACTERS_MAX: Final = 1_024
+
+_CURSOR = re.compile(rf"[\x21-\x7e]{{1,{CURSOR_CHARACTERS_MAX}}}", re.ASCII)
+
 WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -49,6 +53,13 @@ def query_limit(text: str) -> int:
     if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
         raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
     return int(text)
+
+
+def query_cursor(text: str) -> str:
+    """Return a cursor. The node decides if it is one of this list."""
+    if not _CURSOR.fullmatch(text):
+        raise Fault("invalid-field", "a cursor is the next_cursor of the page before, as it came")
+    return text
 
 
 def read_query(

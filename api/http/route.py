@@ -1,9 +1,8 @@
 """The routes of the contract: those served, and those that are only promised.
 
 A path without parameters is found by one dict look-up, the others by their pattern. Routes that are not served are
-refused in three ways:
+refused in two ways:
 - `unknown-route` with the detail "not supported yet": a path of the contract that this version does not have.
-- 422 `not-supported-yet`: a method or verb of the contract, on a path that serves others.
 - 405 with Allow: any other method on a served path.
 """
 
@@ -17,7 +16,7 @@ import msgspec
 from api.contract.operation import Operation
 from api.http.answer import Answer
 from api.http.exchange import Exchange
-from api.port.problem import FieldFault, Problem
+from api.port.problem import Problem
 
 Handler = Callable[[Exchange], Awaitable[Answer]]
 
@@ -56,8 +55,6 @@ _PLANNED_PATHS: Final = tuple(
         r"/openapi\.json|/console(/.*)?",
     )
 )
-#: Methods and verbs of the contract, not supported yet, on paths that serve others.
-_PLANNED_METHODS: Final = (("GET", re.compile(r"/v1/messages"), "listing messages"),)
 
 
 class RouteTable:
@@ -76,7 +73,7 @@ class RouteTable:
                 self._patterns.append((re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)), methods))
 
     def find(self, method: str, target: str) -> tuple[Route, Mapping[str, str]]:
-        """Return the route and the path's parameters. Raises 404, 405 or 422 as a `Problem`."""
+        """Return the route and the path's parameters. Raises 404 or 405 as a `Problem`."""
         path = target.partition("?")[0]
         methods = self._exact.get(path)
         params: Mapping[str, str] = {}
@@ -100,10 +97,6 @@ class RouteTable:
 
     @staticmethod
     def _refusal(method: str, path: str, methods: Mapping[str, Route] | None, planned: bool) -> Problem:
-        for planned_method, pattern, what in _PLANNED_METHODS:
-            if method == planned_method and pattern.fullmatch(path):
-                detail = f"{what} is part of the contract but not supported yet"
-                return Problem("not-supported-yet", detail, errors=[FieldFault("", detail)])
         if methods is not None:
             allowed = sorted([*methods, *(["HEAD"] if "GET" in methods else [])])
             allow = ", ".join(allowed)

@@ -65,3 +65,17 @@ class DrainView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     led: bool  # this node led when the request came
     leader: str | None
     pushes: int
+
+
+class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A planned transfer of leadership. The last three are the new leader's account; None if none came. `gap_ms` is
+    from the old leader's last possible delivery to the new leader's first. `repeated` counts ids delivered by both."""
+
+    from_node: str
+    to_node: str
+    term_before: int
+    term_after: int
+    took_ms: int
+    gap_ms: int | None = None
+    in_flight_carried: int | None = None
+    repeated: int | None = None

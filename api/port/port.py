@@ -21,11 +21,11 @@ import numpy.typing as npt
 from api.port.backup import SnapshotPort
 from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
-from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
 
 #: Most messages of a pull, most receipts of an ack.
 PULL_MAX: Final = 1_000
@@ -164,6 +164,14 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     extension: Mapping[str, Any] = {}  # fields in the record's extension, as it keeps them (`api.contract.fields`)
 
 
+class MessagePage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of messages without their history, in order of (due time, place). `next_cursor` None: the last page. A
+    page before the last one may have fewer messages than asked for, or none."""
+
+    items: Sequence[MessageView]
+    next_cursor: str | None = None
+
+
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cancelled message. `prior`: without deliveries (none), all are in `attempts_made` (known), or not (unknown)."""
 
@@ -225,20 +233,6 @@ class RescheduleResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
     due_ms: int
     revision: int
-
-
-class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planned transfer of leadership. The last three are the new leader's account; None if none came. `gap_ms` is
-    from the old leader's last possible delivery to the new leader's first. `repeated` counts ids delivered by both."""
-
-    from_node: str
-    to_node: str
-    term_before: int
-    term_after: int
-    took_ms: int
-    gap_ms: int | None = None
-    in_flight_carried: int | None = None
-    repeated: int | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -353,6 +347,10 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Set another due time for a message that is not delivered. Refusals are as for `cancel`."""
+
+    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
+        """Return a page of the messages that match, without their history. Raises `unknown-topic`, `over-limit` if too
+        many lists wait, and `invalid-field` for a cursor of another query or another cluster."""
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         """Return how many messages match. Raises `unknown-topic`, and `over-limit` if too many counts wait."""

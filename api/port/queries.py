@@ -29,6 +29,15 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     states: tuple[str, ...] = OPEN_STATES  # of storage.format.states.STANDINGS
 
 
+class ListQuery(CountQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of the messages that a CountQuery takes. `cursor`: where the page begins, None for the first page. With
+    `body` False the messages come without their bodies."""
+
+    limit: int = 100  # 1 .. 1,000
+    cursor: str | None = None
+    body: bool = True
+
+
 class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` messages whose due time is in the step that begins at `from_ms`."""
 

@@ -42,37 +42,39 @@ def _query_step(text: str) -> int:
     return step_ms
 
 
-_PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
+WHICH: Final[dict[str, Callable[[str], Any]]] = {
     "topic": read_topic_text,
     "from": query_time,
     "to": query_time,
     "tag": read_tag,
     "state": _query_states,
 }
-_WITH_STEP: Final = {**_PARAMETERS, "step": _query_step}
+"""The parameters that choose messages."""
+_WITH_STEP: Final = {**WHICH, "step": _query_step}
 
 
-def _query(values: dict[str, Any]) -> CountQuery:
+def chosen(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a CountQuery that the parameters of WHICH give. Raises `invalid-field`."""
     check_window(values)
-    return CountQuery(
-        topic=values.get("topic"),
-        from_ms=values.get("from"),
-        to_ms=values.get("to"),
-        tag=values.get("tag"),
-        states=tuple(sorted(values.get("state", OPEN_STATES))),
-    )
+    return {
+        "topic": values.get("topic"),
+        "from_ms": values.get("from"),
+        "to_ms": values.get("to"),
+        "tag": values.get("tag"),
+        "states": tuple(sorted(values.get("state", OPEN_STATES))),
+    }
 
 
 async def count(exchange: Exchange) -> Answer:
     """GET /v1/messages/count: count the open messages, or those in the states of `state`."""
-    query = _query(read_query(exchange, _PARAMETERS))
+    query = CountQuery(**chosen(read_query(exchange, WHICH)))
     return exchange.document({"count": await exchange.port.count(query, principal=exchange.principal)})
 
 
 async def histogram(exchange: Exchange) -> Answer:
     """GET /v1/messages/histogram: count messages by due time, in buckets of `step`."""
     values = read_query(exchange, _WITH_STEP)
-    query = _query(values)
+    query = CountQuery(**chosen(values))
     step_ms = values.get("step", STEP_DEFAULT_MS)
     if query.from_ms is not None and query.to_ms is not None:
         _check_step(query.to_ms - query.from_ms, step_ms)

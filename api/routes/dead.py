@@ -1,38 +1,35 @@
 """The handlers of dead letters: list a topic's, and make them due again."""
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from api.contract.checker import Fault, read_flag, read_topic
+from api.contract.checker import read_flag, read_topic
 from api.contract.object import Checker, Fields
 from api.contract.resource.dead import LIST, REDRIVE
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
-from api.http.query_window import PAGE, check_window, query_limit, query_time, read_query, read_tag, read_time
+from api.http.query_window import (
+    PAGE,
+    check_window,
+    query_cursor,
+    query_limit,
+    query_time,
+    read_query,
+    read_tag,
+    read_time,
+)
 from api.http.route import Route
 from api.port.queries import DeadMessage, DeadQuery
 from api.port.timestamp import render_time
 from api.read.document import read_object
 from api.routes.topic import topic_of
 
-CURSOR_CHARACTERS_MAX: Final = 1_024
-
-_CURSOR = re.compile(rf"[\x21-\x7e]{{1,{CURSOR_CHARACTERS_MAX}}}", re.ASCII)
-
-
-def _query_cursor(text: str) -> str:
-    if not _CURSOR.fullmatch(text):
-        raise Fault("invalid-field", "a cursor is the next_cursor of the page before, as it came")
-    return text
-
-
 _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
     "from": query_time,
     "to": query_time,
     "tag": read_tag,
     "limit": query_limit,
-    "cursor": _query_cursor,
+    "cursor": query_cursor,
 }
 
 

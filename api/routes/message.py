@@ -94,7 +94,7 @@ async def look_up(exchange: Exchange) -> Answer:
         also: dict[str, Any] = {}
         if told and not local:
             view, also["ledger"] = await _as_of_one_moment(exchange, id_text, view)
-        return exchange.document(_shape(view) | also, headers={"ETag": f'"{view.revision}"'})
+        return exchange.document(show_message(view, history=True) | also, headers={"ETag": f'"{view.revision}"'})
 
 
 async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:
@@ -191,7 +191,8 @@ def _read_due(data: bytes, now_ms: int, limits: Limits) -> dict[str, int]:
     return values
 
 
-def _shape(view: MessageView) -> dict[str, Any]:
+def show_message(view: MessageView, *, body: bool = True, history: bool = False) -> dict[str, Any]:
+    """Return a message as clients see it, with its body and its history where that is asked for."""
     shape: dict[str, Any] = {
         "id": view.id,
         "topic": view.topic,
@@ -211,10 +212,13 @@ def _shape(view: MessageView) -> dict[str, Any]:
         "last_error": view.last_error,
         "target": None if view.target is None else show_target(view.target),
         **_extension_shape(view.extension),
-        "history": [_event_shape(event) for event in view.history],
     }
+    if history:
+        shape["history"] = [_event_shape(event) for event in view.history]
     if view.dead:
         shape["dead"] = view.dead
+    if not body:
+        return shape
     if view.content_type:
         shape["body_base64"] = view.body  # msgspec writes bytes as base64
     else:

@@ -31,8 +31,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from api.port.leadership import TOLD_MAX, OpenHandOvers
-from api.port.port import TransferResult
+from api.port.leadership import TOLD_MAX, OpenHandOvers, TransferResult
 from api.port.problem import Problem
 from node.cluster.clock_skew import Skew
 from node.cluster.members import Members

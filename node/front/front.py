@@ -15,7 +15,7 @@ from typing import Any
 from api.port.backup import SnapshotView
 from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
-from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.port.member import MemberView
 from api.port.port import (
@@ -23,6 +23,7 @@ from api.port.port import (
     Delivery,
     Limits,
     MessageIn,
+    MessagePage,
     MessageView,
     Principal,
     PullIn,
@@ -32,10 +33,9 @@ from api.port.port import (
     ScheduleResult,
     TopicChange,
     TopicView,
-    TransferResult,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
 from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
@@ -192,6 +192,10 @@ class Front:
         return shown.answer("extended", await place.leading.extend(asked))
 
     # -- many messages
+
+    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
+        """Return a page of messages. Raises `unknown-topic`, `over-limit`, `invalid-field`."""
+        return await self.groups.of_topic(query.topic).leading.messages(query)
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         """Count messages. Raises `unknown-topic`, `over-limit`."""

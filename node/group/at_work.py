@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from api.port.problem import Problem
+from node.runtime.lifecycle import Lifecycle
+from storage.file.disk import DiskFailed
+from storage.format.rows import Corrupt
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: How long calls at work may go on once the group closes.
 CLOSE_S: Final = 1.0
@@ -65,3 +73,37 @@ class AtWork:
 def closed() -> Problem:
     """The refusal of a group that closes."""
     return Problem("no-leader", "this node closes its data, or opens it again; nothing happened")
+
+
+class Reader(Protocol):
+    """An object with methods that read a group's files. `life` is the group's."""
+
+    at_work: AtWork
+    life: Lifecycle
+
+
+R = TypeVar("R", bound=Reader)
+
+
+def reads_files(
+    method: Callable[Concatenate[R, P], Awaitable[T]],
+) -> Callable[Concatenate[R, P], Coroutine[Any, Any, T]]:
+    """Wrap a method that reads files: if a checksum does not match or a disk fails, the wrapped method ends the group.
+    Otherwise its front would answer 500 and go on serving data that may be damaged."""
+
+    @wraps(method)
+    async def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        task = self.at_work.begin()
+        try:
+            return await method(self, *args, **kwargs)
+        except asyncio.CancelledError:
+            if self.at_work.is_cut(task):
+                raise closed() from None
+            raise
+        except (Corrupt, DiskFailed) as error:
+            self.life.fatal(error)
+            raise
+        finally:
+            self.at_work.end(task)
+
+    return guarded

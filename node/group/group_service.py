@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from api.port.backup import SnapshotView
-from api.port.leadership import DrainView, OpenHandOvers, TakeoverView
+from api.port.leadership import DrainView, OpenHandOvers, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.port.member import MemberView
-from api.port.port import (
-    CancelResult,
-    MessageIn,
-    MessageView,
-    Readiness,
-    RescheduleResult,
-    TopicView,
-    TransferResult,
-)
+from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, Readiness, RescheduleResult, TopicView
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery
-from node.group.at_work import AtWork, closed
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, ListQuery
+from node.group.at_work import AtWork, reads_files
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
 from node.handover.term import Term
@@ -37,10 +30,11 @@ from node.ledger.ledger import Ledgers
 from node.ledger.own_log import HandOverRecords
 from node.message.change import MessageChange
 from node.message.dead_letter import DeadLetters
+from node.message.message_list import MessageList
 from node.message.topic import view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.topic_put import another_revision, put_topic, topic_named
-from node.message.view import find, tell, view_message
+from node.message.view import find, place_states, tell, view_message
 from node.port.draft import Draft
 from node.port.group_port import (
     BackupAsked,
@@ -71,36 +65,7 @@ from node.pull.settling import Settling
 from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import WriteLimits, schedule_messages, schedule_one
 from replication.apply.topic import MISMATCH
-from storage.file.disk import DiskFailed
-from storage.format.rows import Corrupt
 from storage.tables.topic import Topic
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _reads_files(
-    method: Callable[Concatenate[GroupService, P], Awaitable[T]],
-) -> Callable[Concatenate[GroupService, P], Coroutine[Any, Any, T]]:
-    """Wrap a method that reads files: if a checksum does not match or a disk fails, the wrapped method ends the group.
-    Otherwise its front would answer 500 and go on serving data that may be damaged."""
-
-    @wraps(method)
-    async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        task = self._at_work.begin()
-        try:
-            return await method(self, *args, **kwargs)
-        except asyncio.CancelledError:
-            if self._at_work.is_cut(task):
-                raise closed() from None
-            raise
-        except (Corrupt, DiskFailed) as error:
-            self._parts.life.fatal(error)
-            raise
-        finally:
-            self._at_work.end(task)
-
-    return guarded
 
 
 class GroupService:
@@ -111,7 +76,7 @@ class GroupService:
         self._parts, self._status_feed = parts, status_feed
         self._leadership = parts.leadership
         self._write_limits = WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms)
-        self._at_work = AtWork()
+        self.at_work, self.life = AtWork(), parts.life
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
         self._settling = Settling(
@@ -121,6 +86,7 @@ class GroupService:
         self._former_leaders = FormerLeaderOutcomes(
             parts.store, parts.clock, parts.entropy, parts.proposer, parts.topic_metrics
         )
+        self._list = MessageList(parts.store, parts.clock)
         self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
         self._topic_drops = TopicDrops(
             parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
@@ -142,7 +108,7 @@ class GroupService:
 
     async def close(self) -> None:
         """Let no more calls read files. Calls under way get a second to end."""
-        await self._at_work.close()
+        await self.at_work.close()
 
     # -- messages
 
@@ -169,7 +135,7 @@ class GroupService:
             parts.store, parts.proposer, self._write_limits, parts.clock, draft, requests=len(draft)
         )
 
-    @_reads_files
+    @reads_files
     async def message(self, asked: MessageAsked) -> MessageView:
         """See MessagePort. Only the leader answers, while it has trust. If `local` is set, any node answers from what
         it has."""
@@ -181,19 +147,21 @@ class GroupService:
         found, told = await tell(store, asked.id)  # it may have been moved meanwhile
         leased_ahead = None if term is None else term.handing_over.strict.leased_ahead(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)
+        newest_term = parts.group.term
+        stands = next(place_states(store, np.array([found.place], np.uint64), newest_term))
         return view_message(
-            store, found, asked.id, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
-            term=parts.group.term, nodes=[member.id for member in parts.members.table.all()], told=told,
+            store, found, asked.id, stands=stands, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
+            term=newest_term, nodes=[member.id for member in parts.members.table.all()], told=told,
             leads=term is not None, leased_ahead=leased_ahead,
         )  # fmt: skip
 
-    @_reads_files
+    @reads_files
     async def cancel(self, asked: CancelAsked) -> CancelResult:
         """See MessagePort. From the proposal to the result the message is not handed over. If a hand-over was made
         before, its Lease is applied before the cancel."""
         return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
 
-    @_reads_files
+    @reads_files
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
         """See MessagePort. From the proposal to the result the message is not handed over, and after that not before
         its new due time."""
@@ -218,7 +186,7 @@ class GroupService:
         await self._leadership.sure()
         return view_topic(self._topic(asked.name))
 
-    @_reads_files
+    @reads_files
     async def topics(self, asked: TopicsAsked) -> TopicPage:
         """See TopicPort."""
         await self._leadership.sure()
@@ -226,7 +194,7 @@ class GroupService:
         topics = self._parts.store.catalog.topic_page(asked.after, asked.most)
         return TopicPage(tuple(view_topic(topic, None if found is None else found[topic.number]) for topic in topics))
 
-    @_reads_files
+    @reads_files
     async def delete_topic(self, asked: TopicDrop) -> None:
         """See TopicPort."""
         await self._leadership.sure()
@@ -238,7 +206,7 @@ class GroupService:
 
     # -- consumers
 
-    @_reads_files
+    @reads_files
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
         """See PullPort."""
         task = asyncio.current_task()
@@ -262,18 +230,18 @@ class GroupService:
         with contextlib.suppress(Problem):  # no node leads: the leases run
             await self.nack(asked)
 
-    @_reads_files
+    @reads_files
     async def ack(self, claims: Claims) -> Settled:
         """See PullPort."""
         return await self._settling.ack(await self._leadership.sure(), self._topic(claims.topic), claims.rows)
 
-    @_reads_files
+    @reads_files
     async def nack(self, asked: NackAsked) -> Settled:
         """See PullPort."""
         term, topic = await self._leadership.sure(), self._topic(asked.claims.topic)
         return await self._settling.nack(term, topic, asked.claims.rows, asked.delay_ms, counted=asked.counted)
 
-    @_reads_files
+    @reads_files
     async def extend(self, asked: ExtendAsked) -> Settled:
         """See PullPort."""
         term, topic = await self._leadership.sure(), self._topic(asked.claims.topic)
@@ -281,26 +249,32 @@ class GroupService:
 
     # -- many messages
 
-    @_reads_files
+    @reads_files
+    async def messages(self, query: ListQuery) -> MessagePage:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._list.page(query, self._leadership.require)
+
+    @reads_files
     async def count(self, query: CountQuery) -> Counted:
         """See MessagePort."""
         await self._leadership.sure()
         return Counted(await self._parts.counting.count(query, self._leadership.require))
 
-    @_reads_files
+    @reads_files
     async def histogram(self, asked: HistogramAsked) -> Histogram:
         """See MessagePort."""
         await self._leadership.sure()
         found = await self._parts.counting.histogram(asked.query, asked.step_ms, self._leadership.require)
         return Histogram(tuple(found))
 
-    @_reads_files
+    @reads_files
     async def dead(self, query: DeadQuery) -> DeadPage:
         """See MessagePort."""
         await self._leadership.sure()
         return await self._dead.page(self._topic(query.topic), query, self._leadership.require)
 
-    @_reads_files
+    @reads_files
     async def redrive(self, asked: RedriveAsked) -> BulkResult:
         """See MessagePort."""
         await self._leadership.sure()
@@ -311,19 +285,19 @@ class GroupService:
 
     # -- the ledger
 
-    @_reads_files
+    @reads_files
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
         """See MessagePort."""
         await self._leadership.sure()
         return await self._ledgers.page(query, self._leadership.require)
 
-    @_reads_files
+    @reads_files
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
         """See MessagePort."""
         await self._leadership.sure()
         return await self._ledgers.summary(query, self._leadership.require)
 
-    @_reads_files
+    @reads_files
     async def message_ledger(self, asked: MessageAsked) -> MessageLedger:
         """See MessagePort."""
         term = await self._leadership.sure()
@@ -331,7 +305,7 @@ class GroupService:
         await term.recorded(found.place)
         return await self._ledgers.message(found, self._leadership.require)
 
-    @_reads_files
+    @reads_files
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """See ClusterPort."""
         return await self._ledgers.records(asked)
@@ -350,7 +324,7 @@ class GroupService:
         """See ClusterPort."""
         return await self._parts.drain.undo(asked.node)
 
-    @_reads_files
+    @reads_files
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
         """See ClusterPort. A leader takes outcomes even while it lacks trust or is about to give leadership away, so
         that it hands nothing over."""

@@ -25,12 +25,12 @@ from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
 from api.port.queries import HISTOGRAM_BUCKETS_MAX, CountQuery, HistogramBucket
 from node.handover.term import Leads
+from node.message.selection_of import selection_of
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
-from storage.format.tag_filter import TagFilter
 from storage.hour.hour_table import Extents
 from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
 from storage.query.selection import Selection
@@ -64,7 +64,7 @@ class Counting:
 
     async def count(self, query: CountQuery, leads: Leads) -> int:
         """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
-        selection, total = self._selected(query), Total()
+        selection, total = selection_of(self._store, query), Total()
         await self._pass(selection, total, leads)
         return total.count
 
@@ -72,7 +72,7 @@ class Counting:
         """Count the messages that match, in buckets of `step_ms` by their due times (see HistogramBucket). Raises
         `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
         origin_ms = query.from_ms or 0
-        selection, tally = self._selected(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+        selection, tally = selection_of(self._store, query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
             await self._pass(selection, tally, leads)
         except TooManyBuckets:
@@ -117,21 +117,6 @@ class Counting:
         node may have known of fewer messages then."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
-    def _selected(self, query: CountQuery) -> Selection:
-        number = None
-        if query.topic is not None:
-            topic = self._store.catalog.topic(query.topic)
-            if topic is None:
-                raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
-            number = topic.number
-        return Selection(
-            frozenset().union(*(STANDINGS[state] for state in query.states)),
-            number,
-            query.from_ms,
-            query.to_ms,
-            None if query.tag is None else TagFilter.of([[query.tag]]),
-        )
-
     async def _pass(
         self, selection: Selection, tally: Tally, leads: Leads, counted: list[Extents] | None = None
     ) -> float:
@@ -163,9 +148,9 @@ class Counting:
             looked.append(hour)
             if isinstance(tally, Total) and selection.all_open(hour):
                 tally.count += store.open_units(hour)
-            elif (count := store.hour_count(hour, selection, now_ms)) is not None:
-                piece.append(count)
-                units += count.units
+            elif (found := store.selectable(hour, selection)) is not None:
+                piece.append(HourCount(found, selection, now_ms))
+                units += found.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:
                 if counted is not None:
                     counted.append(store.extents(looked))

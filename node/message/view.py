@@ -6,7 +6,7 @@ Its present state is that at its place. The history over all its positions is fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -99,56 +99,75 @@ def unknown_message() -> Problem:
     return Problem("unknown-message", "no message has this id; it may be past its retention")
 
 
+class PlaceState(NamedTuple):
+    """The unit at a message's place: due time and attempt of the unit, its state, the attempt and the end of its newest
+    lease."""
+
+    due_ms: int
+    unit_attempt: int
+    state: int
+    attempt: int
+    lease_end_ms: int
+
+
+def place_states(store: Store, places: U64, term: int) -> Iterator[PlaceState]:
+    """Yield the unit and the state at each of these places. Leases end by the clock of the leader of this `term`."""
+    units, found = store.units(places), store.states(places)
+    ends_ms = lease_ends_ms(found.lease_end_ms, found.term, term)
+    columns = (units["due_ms"], units["attempt"], found.state, found.attempt, ends_ms)
+    return map(PlaceState, *(column.tolist() for column in columns))
+
+
 def view_message(
     store: Store,
     found: FoundMessage,
     id: str,
     *,
+    stands: PlaceState,
     topic: str,
     now_ms: int,
     term: int,
-    nodes: Sequence[str],
     told: Settles,
+    nodes: Sequence[str] | None = None,
     leads: bool = False,
     leased_ahead: tuple[int, int] | None = None,
 ) -> MessageView:
     """Make the answer to a GET in this `term`.
 
+    - `stands`: the unit and the state at the message's place.
     - `topic`: the name of the message's topic.
-    - `nodes`: the names of the nodes, in the order of their numbers from 1.
     - `told`: the history of the message (Store.history).
+    - `nodes`: the names of the nodes, in the order of their numbers from 1. None: the answer has no history.
     - `leads`: true if this node leads in this term.
     - `leased_ahead`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is
       no hand-over yet, and is not shown.
     """
     record = found.record
-    at = np.array([found.place], np.uint64)
-    state, unit = store.states(at), store.units(at)[0]
-    due_ms = int(unit["due_ms"])
-    history, begun = _made(told, leased_ahead, None if leads else now_ms, term)
-    attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
-    ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
-    shown = _shown(int(state.state[0]) if begun else PENDING, int(ends_ms[0]), due_ms, now_ms)
-    handed_over_ms = handed_over_at(history, term, now_ms)
+    history, begun = _made(told, leased_ahead, None if leads else now_ms, term) if len(told) else (told, True)
+    attempt = stands.attempt
+    if not begun:
+        attempt = int(store.before_newest(np.array([found.place], np.uint64))["attempt"][0])
+    shown = _shown(stands.state if begun else PENDING, stands.lease_end_ms, stands.due_ms, now_ms)
+    handed_over_ms = handed_over_at(history, term, now_ms) if len(history) else None
     return MessageView(
         id=id.upper(),
         topic=topic,
         state=shown,
-        due_ms=due_ms,
+        due_ms=stands.due_ms,
         asked_due_ms=record.asked_due_ms,
         created_ms=record.created_ms,
         revision=revision_of(record),
-        attempt=max(attempt, int(unit["attempt"])),
+        attempt=max(attempt, stands.unit_attempt),
         body=record.body,
         content_type=record.content_type,
         tags=record.tags,
         headers=record.headers or None,
         key=record.key.decode() if record.key else None,
         handed_over_ms=handed_over_ms,
-        settled_ms=int(history[-1]["at_ms"]) if IS_SETTLED[state.state[0]] else None,
+        settled_ms=int(history[-1]["at_ms"]) if IS_SETTLED[stands.state] else None,
         lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
-        history=_events(record, history, nodes, term, now_ms),
+        history=() if nodes is None else _events(record, history, nodes, term, now_ms),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
         extension=MESSAGE.kept(record.extension),
@@ -252,8 +271,8 @@ def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
 def _last_error(record: Record, history: Settles) -> str | None:
     """Say why the newest failed hand-over failed. The error text is in the record that the retry after a failure made.
     If the message died of its last failure, there is no such record, and the text is that of the failure before."""
-    failures = history[TELLS_FAILURE[history["what"]] & ~np.isin(history["code"], MOVES)]
     said = str(record.extension.get("error", ""))
+    failures = history[TELLS_FAILURE[history["what"]] & ~np.isin(history["code"], MOVES)] if len(history) else history
     if not len(failures):
         return said or None
     last = failures[-1]

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from api.port.backup import SnapshotView
-from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.member import MemberView
-from api.port.port import Readiness, TransferResult
+from api.port.port import Readiness
 from node.port.message_port import MessagePort
 from node.port.plain import U16, U32, Count, Plain
 from node.port.pull_port import PullPort

@@ -8,8 +8,8 @@ from typing import Protocol
 import msgspec
 
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
-from api.port.port import CancelResult, MessageIn, MessageView, RescheduleResult
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
+from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, RescheduleResult
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
 from node.port.draft import Draft
 from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
@@ -111,6 +111,10 @@ class MessagePort(Protocol):
 
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
         """Give a message another due time. Raises what `cancel` raises, and `beyond-max-delay`."""
+
+    async def messages(self, query: ListQuery) -> MessagePage:
+        """Return a page of messages. Raises `unknown-topic`, `over-limit`, and `invalid-field` for a cursor of another
+        query or another cluster."""
 
     async def count(self, query: CountQuery) -> Counted:
         """Count messages. Raises `unknown-topic`, `over-limit`."""

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from api.port.backup import SnapshotView
-from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.member import MemberView
-from api.port.port import Principal, TransferResult
+from api.port.port import Principal, Readiness
 from api.port.problem import FieldFault, Problem
 from tests.api.memory_ledger import MemoryLedger
 
@@ -97,3 +97,10 @@ class MemoryCluster(MemoryLedger):
 
     async def cluster(self) -> Mapping[str, Any]:
         return {"cluster_id": "c", "leader": self.known_leader, "term": 7, "nodes": []}
+
+    async def ready(self) -> Readiness:
+        has_leader = self.known_leader is not None
+        return Readiness(has_leader, {"applied": "ok", "leader": "ok" if has_leader else "no leader is known"})
+
+    async def metrics(self) -> bytes:
+        return b"hourwheel_up 1\n"

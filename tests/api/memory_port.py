@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from api.contract.fields import MESSAGE
 from api.port.budget import Budget
@@ -21,10 +22,10 @@ from api.port.port import (
     HistoryEvent,
     Limits,
     MessageIn,
+    MessagePage,
     MessageView,
     Principal,
     PullIn,
-    Readiness,
     RescheduleResult,
     RetryPolicy,
     ScheduledOne,
@@ -34,7 +35,7 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
+from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket, ListQuery
 from api.port.timestamp import render_time
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 from tests.api.contract.added import extension_of
@@ -347,17 +348,25 @@ class MemoryPort(MemoryCluster):
             and (query.tag is None or query.tag in held.message.tags)
         ]
 
-    def _counted(self, query: CountQuery) -> list[int]:
+    def _counted(self, query: CountQuery) -> list[Held]:
         def state(held: Held) -> str:
             return "ready" if held.state == "scheduled" and held.due_ms <= self.clock_ms else held.state
 
-        return [held.due_ms for held in self._matching(query) if state(held) in query.states]
+        return [held for held in self._matching(query) if state(held) in query.states]
+
+    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
+        """The cursor is how many went before."""
+        found = sorted(self._counted(query), key=lambda held: held.due_ms)
+        start = int(query.cursor or 0)
+        end = start + query.limit
+        views = [await self.message(held.id, local=False, principal=principal) for held in found[start:end]]
+        return MessagePage([replace(view, history=()) for view in views], str(end) if end < len(found) else None)
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         return len(self._counted(query))
 
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
-        due = [due_ms // step_ms * step_ms for due_ms in self._counted(query)]
+        due = [held.due_ms // step_ms * step_ms for held in self._counted(query)]
         return [HistogramBucket(from_ms, due.count(from_ms)) for from_ms in sorted(set(due))]
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
@@ -389,10 +398,3 @@ class MemoryPort(MemoryCluster):
         for held in found:
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
-
-    async def ready(self) -> Readiness:
-        has_leader = self.known_leader is not None
-        return Readiness(has_leader, {"applied": "ok", "leader": "ok" if has_leader else "no leader is known"})
-
-    async def metrics(self) -> bytes:
-        return b"hourwheel_up 1\n"

@@ -91,7 +91,6 @@ SCHEDULES = (
     Request("POST /v1/messages", "422 invalid-field", "[]"),
     Request("POST /v1/messages", "415 unsupported-media-type", "a=b", ("Content-Type: text/plain",)),
     Request("POST /v1/messages", "415 unsupported-media-type", {}, NDJSON),
-    Request("GET /v1/messages", "422 not-supported-yet"),
     Request("PUT /v1/messages", "405 method-not-allowed", {}),
     Request("POST /v1/messages/cancel", "404 unknown-route", {}),
 )
@@ -188,6 +187,11 @@ COUNTS = (
     Request("GET /v1/messages/histogram?topic=~.orders&step=1s", "422 invalid-field"),
     Request("GET /v1/messages/histogram?topic=~.none", "404 unknown-topic"),
     *_queries("/v1/messages/histogram", "step=0", "state=gone"),
+    Request("GET /v1/messages?topic=~.orders&limit=2&body=false", "200"),
+    Request("GET /v1/messages?topic=~.orders&tag=eu&state=scheduled,leased", "200"),
+    Request("GET /v1/messages?topic=~.none", "404 unknown-topic"),
+    *_queries("/v1/messages", "limit=0", "body=no", "state=gone", "cursor=x"),
+    Request("GET /v1/messages?order_key=k", "422 not-supported-yet"),
     Request(f"GET /v1/ledger?topic=~.orders&{FAR}", "200"),
     Request(
         f"GET /v1/ledger?topic=~.orders&class=pending,cancelled&limit=2&{FAR}", "200", keep={"page": "0/next_cursor"}

@@ -45,6 +45,7 @@ VALID = (
     Odd(b"PATCH", b"/v1/messages/" + ID, headers=(_HOST, _JSON, b'If-Match: "1"'), body=b'{"delay":"5s"}'),
     Odd(b"GET", b"/v1/messages/count", b"topic=odd&state=scheduled", headers=(_HOST,)),
     Odd(b"GET", b"/v1/messages/histogram", b"topic=odd&from=2026-11-21T00:00:00Z", headers=(_HOST,)),
+    Odd(b"GET", b"/v1/messages", b"topic=odd&limit=3&body=false", headers=(_HOST,)),
     Odd(b"POST", b"/v1/messages/redrive", headers=(_HOST, _JSON), body=b'{"topic":"odd","limit":5}'),
     Odd(b"GET", b"/v1/topics", b"limit=3", headers=(_HOST,)),
     Odd(b"GET", b"/v1/topics/odd", headers=(_HOST,)),

@@ -22,7 +22,7 @@ from storage.format.states import (
     RELEASED,
     UNKNOWN,
 )
-from storage.query.count import DueTally, Tally, TopicTally
+from storage.query.count import DueTally, HourCount, Tally, TopicTally
 from storage.query.selection import Selection
 from storage.store import Store
 from storage.wheel.slot import DueUnits
@@ -281,7 +281,8 @@ def _standing(unit: Unit, now_ms: int) -> int | None:
 
 
 def _count(store: Store, hour: int, which: Selection, now_ms: int, tally: Tally) -> None:
-    count = store.hour_count(hour, which, now_ms)
+    source = store.selectable(hour, which)
+    count = None if source is None else HourCount(source, which, now_ms)
     if count is not None:
         assert store.is_linked(count.source)
         count.run(tally)

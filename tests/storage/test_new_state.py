@@ -23,7 +23,7 @@ from storage.format.states import (
     READY,
     STANDINGS,
 )
-from storage.query.count import TopicTally, Total
+from storage.query.count import HourCount, TopicTally, Total
 from storage.query.selection import Selection
 from storage.store import Store
 from tests.storage.hour_history import WHAT, HourHistory
@@ -58,7 +58,9 @@ POSITIONS: U64 = np.arange(HOUR << 40, (HOUR << 40) + 10, dtype=np.uint64)
 
 def _count(store: Store, *standings: int, now_ms: int = DUE) -> int:
     total = Total()
-    if (count := store.hour_count(HOUR, Selection(frozenset(standings)), now_ms)) is not None:
+    selection = Selection(frozenset(standings))
+    if (hour := store.selectable(HOUR, selection)) is not None:
+        count = HourCount(hour, selection, now_ms)
         count.run(total)
     return total.count
 
@@ -106,7 +108,9 @@ def test_it_is_not_open_and_keeps_its_hour(store: Store) -> None:
 
 def _by_topic(store: Store) -> dict[tuple[int, str], int]:
     tally = TopicTally()
-    count = store.hour_count(HOUR, Selection(frozenset().union(*STANDINGS.values())), DUE + 5_000)
+    selection = Selection(frozenset().union(*STANDINGS.values()))
+    hour = store.selectable(HOUR, selection)
+    count = None if hour is None else HourCount(hour, selection, DUE + 5_000)
     assert count is not None
     count.run(tally)
     words = {number: word for word, numbers in STANDINGS.items() for number in numbers}
@@ -136,7 +140,7 @@ def test_it_has_a_word_of_its_own_in_counts(store: Store, quick_path: Path) -> N
 def test_an_hour_of_nothing_else_is_counted_by_who_asks_for_it(store: Store) -> None:
     """For open messages it is not looked at."""
     store.settle(SettleBatch.of(POSITIONS[4:], what=2, at_ms=3))
-    assert store.hour_count(HOUR, Selection(frozenset(OPEN_STANDINGS)), DUE) is None
+    assert store.selectable(HOUR, Selection(frozenset(OPEN_STANDINGS))) is None
     assert _count(store, HALF.number) == _count(store, *LIVE_STANDINGS) == 4
 
 

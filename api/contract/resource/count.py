@@ -21,7 +21,8 @@ _STATES: Final = Parameter(
 _STEP: Final = Parameter(
     "step", {**schema.DURATION, "default": "1m", "x-bound": "1ms to 3650d"}, "How long a bucket is."
 )
-_WHICH: Final = (TOPIC, *WINDOW, TAG, _STATES)
+WHICH: Final = (TOPIC, *WINDOW, TAG, _STATES)
+"""The parameters that choose messages."""
 
 COUNT: Final = Operation(
     "countMessages",
@@ -30,7 +31,7 @@ COUNT: Final = Operation(
         Shape("Count", {"count": schema.said(schema.COUNT, "How many messages there are.")}),
         "Each hour as of one moment.",
     ),
-    parameters=_WHICH,
+    parameters=WHICH,
     errors=("unknown-topic", "over-limit"),
     examples=(Example("open", "/v1/messages/count?topic=orders&state=scheduled,cancelled", {"count": 3}),),
 )
@@ -48,7 +49,7 @@ HISTOGRAM: Final = Operation(
         Shape("Histogram", {"buckets": schema.said(array(_BUCKET), "In order of time, without a hole.")}),
         "Buckets one behind the other, empty ones too.",
     ),
-    parameters=(*_WHICH, _STEP),
+    parameters=(*WHICH, _STEP),
     errors=("unknown-topic", "over-limit"),
     examples=(
         Example(

@@ -107,7 +107,8 @@ def body_members() -> dict[str, Schema]:
     }
 
 
-def _message() -> Mapping[str, Schema | Shape]:
+def message_members() -> dict[str, Schema | Shape]:
+    """Return the members of a message in an answer, without its history and its ledger."""
     extension = {row.name: nullable({**row.kind.schema, "description": row.said}) for row in MESSAGE.extension}
     return {
         "id": schema.ID,
@@ -130,10 +131,13 @@ def _message() -> Mapping[str, Schema | Shape]:
         "last_error": schema.said(nullable(schema.WORD), "What the newest failed attempt said."),
         "target": schema.said(nullable(_OWN_TARGET), "Its own target; null is that of its topic."),
         **extension,
-        "history": schema.said(array(_EVENT), "The newest 500 events; `scheduled` stands first."),
         "dead": DEAD,
-        "ledger": LEDGER_OF_MESSAGE,
     }
+
+
+def _message() -> Mapping[str, Schema | Shape]:
+    history = schema.said(array(_EVENT), "The newest 500 events; `scheduled` stands first.")
+    return {**message_members(), "history": history, "ledger": LEDGER_OF_MESSAGE}
 
 
 _OWN_TARGET: Final = Shape(

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from api.port.port import ANONYMOUS, TransferResult
+from api.port.leadership import TransferResult
+from api.port.port import ANONYMOUS
 from chaos.client.outcome import Outcome
 from chaos.history.event import Crashed, Fault, Transferred
 from chaos.history.history import History

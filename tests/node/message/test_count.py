@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import node.message.count
-from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
+from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
 from api.port.queries import OPEN_STATES, CountQuery, HistogramBucket
 from node.node import Node
@@ -18,6 +18,7 @@ from storage.format.position import HOUR_MS
 from storage.hour.hour import Hour
 from storage.query.count import HourCount, Tally
 from storage.record.record import Record
+from tests.node.message.everything import everything, schedule, views_of
 from tests.node.single_node import run_node
 
 STATES = (*OPEN_STATES, "delivered", "cancelled", "dead", "expired")
@@ -27,54 +28,12 @@ async def _count(node: Node, **query: Any) -> int:
     return await node.front.count(CountQuery(**query), principal=ANONYMOUS)
 
 
-async def _schedule(node: Node, messages: list[MessageIn]) -> list[str]:
-    result = await node.front.schedule(messages, ANONYMOUS)
-    return [id.decode() for id in result.ids.tolist()]
-
-
-async def _put_topic(node: Node, name: str, change: TopicChange) -> None:
-    await node.front.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
-
-
-async def _views(node: Node, ids: list[str]) -> list[MessageView]:
-    return [await node.front.message(id, local=False, principal=ANONYMOUS) for id in ids]
-
-
-async def _everything(node: Node) -> list[str]:
-    """Messages of two topics in every state and over three hours, some of them moved; their ids."""
-    await _put_topic(node, "a", TopicChange(retry={"max_attempts": 2, "min_backoff_ms": 1_000}))
-    hours = [row % 3 * HOUR_MS + 600_000 for row in range(30)]
-    tags = [("eu",), ("us",), ("eu", "vip"), ()]
-    later = [MessageIn("ab"[row % 2], b"1", delay_ms=ms, tags=tags[row % 4]) for row, ms in enumerate(hours)]
-    ids = await _schedule(node, later)
-    now = await _schedule(node, [MessageIn("a", b"2", tags=tags[row % 4]) for row in range(12)])
-    for id in ids[:6]:
-        move = {"due_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
-        await node.front.reschedule(id, **move)  # type: ignore[arg-type]
-    for id in ids[4:8]:
-        await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
-    pulled: list[Delivery] = []
-    while len(pulled) < 10:
-        pulled += await node.front.pull(PullIn("a", 10 - len(pulled), 5_000, 3_600_000), ANONYMOUS)
-    receipts = [each.receipt for each in pulled]
-    await node.front.ack("a", receipts[:3], ANONYMOUS)
-    await node.front.nack("a", receipts[3:6], delay_ms=0, principal=ANONYMOUS)
-    again: list[Delivery] = []
-    while len(again) < 3:
-        found = await node.front.pull(PullIn("a", 5, 5_000, 3_600_000), ANONYMOUS)
-        again += [each for each in found if each.attempt == 2]
-    receipts = [each.receipt for each in again]
-    await node.front.ack("a", receipts[:1], ANONYMOUS)
-    await node.front.nack("a", receipts[1:], delay_ms=0, principal=ANONYMOUS)  # their second failure: dead
-    return ids + now + await _schedule(node, [MessageIn("b", b"3") for _ in range(5)])
-
-
 def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:
     """Each message counts once, where it stands, in the state and at the due time that GET shows; by topic, state, tag
     and window; and the list of topics says the same."""
 
     async def play(node: Node) -> None:
-        views = await _views(node, await _everything(node))
+        views = await views_of(node, await everything(node))
         assert {view.state for view in views} == set(STATES) - {"expired"}
         for states in ((state,) for state in STATES):
             expected = Counter(view.topic for view in views if view.state in states)
@@ -82,13 +41,13 @@ def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:
                 assert await _count(node, topic=topic, states=states) == expected[topic], states
             assert await _count(node, states=states) == expected.total()
         middle = sorted(view.due_ms for view in views)[len(views) // 2]
-        everything = STATES
+        all_states = STATES
         for tag in ("eu", "us", "vip", "asia"):
             tagged = [view for view in views if tag in view.tags]
-            assert await _count(node, tag=tag, states=everything) == len(tagged)
+            assert await _count(node, tag=tag, states=all_states) == len(tagged)
             before = [view for view in tagged if view.due_ms < middle]
-            assert await _count(node, tag=tag, states=everything, to_ms=middle) == len(before)
-            assert await _count(node, tag=tag, states=everything, from_ms=middle) == len(tagged) - len(before)
+            assert await _count(node, tag=tag, states=all_states, to_ms=middle) == len(before)
+            assert await _count(node, tag=tag, states=all_states, from_ms=middle) == len(tagged) - len(before)
         assert await _count(node) == sum(view.state in OPEN_STATES for view in views)
         listed = await node.front.topics("", 1_000, counts=True, principal=ANONYMOUS)
         for each in listed:
@@ -116,7 +75,7 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
         assert await histogram(node, 1_000) == []
         start = (node.front.now_ms() // HOUR_MS + 2) * HOUR_MS
         due = [start + minute * 60_000 + 1 for minute in (0, 0, 3, 61)]
-        await _schedule(node, [MessageIn("t", b"1", due_ms=each) for each in due])
+        await schedule(node, [MessageIn("t", b"1", due_ms=each) for each in due])
         every = await histogram(node, 60_000)
         assert every == [
             HistogramBucket(start + minute * 60_000, {0: 2, 3: 1, 61: 1}.get(minute, 0)) for minute in range(62)
@@ -176,7 +135,7 @@ def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     gate = _Gate(monkeypatch)
 
     async def play(node: Node) -> None:
-        await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
+        await schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
         first, *others = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
         assert await asyncio.to_thread(gate.entered.wait, 10)
         with pytest.raises(Problem, match="over-limit"):
@@ -201,7 +160,7 @@ def test_a_small_count_is_soon_made_beside_large_ones(tmp_path: Path, monkeypatc
     gate = _Gate(monkeypatch)
 
     async def play(node: Node) -> None:
-        await _schedule(node, [MessageIn("t", b"1", delay_ms=hour * 3_600_000) for hour in range(20)])
+        await schedule(node, [MessageIn("t", b"1", delay_ms=hour * 3_600_000) for hour in range(20)])
         large = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
         assert await asyncio.to_thread(gate.entered.wait, 10)
         soon_ms = node.group.clock.now_ms() + 10_000
@@ -220,9 +179,7 @@ def test_a_count_reads_no_record_without_a_tag(tmp_path: Path, monkeypatch: pyte
     read: list[Record] = []
 
     async def play(node: Node) -> None:
-        await _schedule(
-            node, [MessageIn("t", b"1", delay_ms=60_000, tags=("eu", "us")[: row % 2]) for row in range(40)]
-        )
+        await schedule(node, [MessageIn("t", b"1", delay_ms=60_000, tags=("eu", "us")[: row % 2]) for row in range(40)])
         records = Hour.records
 
         def seen(self: Hour, at: Any) -> list[Record]:
@@ -244,7 +201,7 @@ def test_no_answer_without_leadership(tmp_path: Path, monkeypatch: pytest.Monkey
     gate = _Gate(monkeypatch)
 
     async def play(node: Node) -> None:
-        await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
+        await schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
         asked = [
             asyncio.ensure_future(_count(node, topic="t")),
             asyncio.ensure_future(node.front.topics("", 1_000, counts=True, principal=ANONYMOUS)),

@@ -10,7 +10,7 @@ import pytest
 
 from api.port.port import MessageView
 from api.port.problem import Problem
-from node.message.view import find, tell, view_message
+from node.message.view import find, place_states, tell, view_message
 from node.port.failure_code import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command.dispatch import DispatchState
 from replication.command.handover import Extend
@@ -55,9 +55,10 @@ def view(
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
     found = find(log.store, id)
     told, nodes = at_once(log.store.history(found.home)), ["n1", "n2", "n3"]
+    stands = next(place_states(log.store, np.array([found.place], np.uint64), term))
     return view_message(
-        log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told, leads=leads,
-        leased_ahead=leased_ahead,
+        log.store, found, id, stands=stands, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told,
+        leads=leads, leased_ahead=leased_ahead,
     )  # fmt: skip
 
 

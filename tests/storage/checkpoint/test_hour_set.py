@@ -15,7 +15,7 @@ from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
 from storage.format.states import DELIVERED, LEASED, UNKNOWN
 from storage.hour.hour_table import FROZEN, HourTable
-from storage.query.count import DueTally
+from storage.query.count import DueTally, HourCount
 from storage.query.selection import Selection
 from storage.store import Store
 from tests.storage.quick_directory import quick_directory
@@ -158,7 +158,8 @@ def test_what_is_numbered_on_is_read_in_every_way(quick_path: Path, near: bool) 
         assert store.extents().units.tolist()[0] == len(store.topics_from(HOUR, 0)) == len(units)
         assert len(store.topics_from(HOUR, 200)) == 4
         tally = DueTally(DUE, HOUR_MS, 10)
-        count = store.hour_count(HOUR, Selection(OPEN), DUE)
+        hour = store.selectable(HOUR, Selection(OPEN))
+        count = None if hour is None else HourCount(hour, Selection(OPEN), DUE)
         assert count is not None
         count.run(tally)
         assert sum(tally.buckets.values()) == len(units)

@@ -1,6 +1,5 @@
 """Counting an hour's messages; tests/storage/store_model.py holds it against a model, whatever befell the store."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,14 @@ from hypothesis import strategies as st
 import storage.query.selection
 from storage.file.disk import Disk
 from storage.format.array import I64, U8, U32
-from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
 from storage.format.rows import Corrupt
 from storage.format.states import DEAD, DELIVERED, LEASED, PENDING, READY
 from storage.query.count import DueTally, HourCount, TooManyBuckets, TopicTally, Total
 from storage.query.selection import Selection
-from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
+from tests.storage.query.tagged import Tagged, tagged_batch
 from tests.storage.store_model import ENDED, OPEN
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
 
@@ -34,9 +33,9 @@ def store(quick_path: Path) -> Store:
 
 
 def _count(store: Store, which: Selection, *, hour: int = HOUR, now_ms: int = DUE) -> HourCount:
-    count = store.hour_count(hour, which, now_ms)
-    assert count is not None
-    return count
+    source = store.selectable(hour, which)
+    assert source is not None
+    return HourCount(source, which, now_ms)
 
 
 def _total(count: HourCount) -> int:
@@ -65,7 +64,7 @@ def test_a_count_keeps_its_moment(store: Store, near: bool) -> None:
     assert [_total(count) for count in counts] == [6, 1, 6]
     assert _total(_count(store, Selection(OPEN))) == store.open_units(HOUR) == 4
     assert _total(_count(store, Selection(ENDED))) == 3
-    assert store.hour_count(HOUR + 2, Selection(OPEN), DUE) is None
+    assert store.selectable(HOUR + 2, Selection(OPEN)) is None
     store.close()
 
 
@@ -74,9 +73,9 @@ def test_what_needs_no_look_is_not_looked_at(store: Store) -> None:
     reading a unit."""
     first = store.append(batch_of([DUE + 1, DUE + HOUR_MS]))
     store.settle(SettleBatch.of(first[:1], what=DEAD, at_ms=1))
-    assert store.hour_count(HOUR, Selection(OPEN), DUE) is None
-    assert store.hour_count(HOUR, Selection(ENDED, from_ms=DUE + HOUR_MS), DUE) is None
-    assert store.hour_count(HOUR + 1, Selection(OPEN, to_ms=DUE + HOUR_MS), DUE) is None
+    assert store.selectable(HOUR, Selection(OPEN)) is None
+    assert store.selectable(HOUR, Selection(ENDED, from_ms=DUE + HOUR_MS)) is None
+    assert store.selectable(HOUR + 1, Selection(OPEN, to_ms=DUE + HOUR_MS)) is None
     assert Selection(OPEN, from_ms=DUE, to_ms=DUE + HOUR_MS).all_open(HOUR)
     for other in (
         Selection(OPEN, from_ms=DUE + 1),
@@ -114,60 +113,20 @@ def test_a_count_that_is_stopped(store: Store) -> None:
     store.close()
 
 
-class _Tagged:
-    """Wants one tag; masks are those of `_tagged_batch`."""
-
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
-        self.asked = 0
-
-    def may_match(
-        self, masks: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
-    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """By first letter: tags that begin alike collide."""
-        matching: np.ndarray[tuple[int], np.dtype[np.bool_]] = (masks & np.uint64(1 << (ord(self.tag[0]) & 63))) > 0
-        return matching
-
-    def matches(self, tags: Iterable[str]) -> bool:
-        """By the whole tag."""
-        self.asked += 1
-        return self.tag in tags
-
-
-def _tagged_batch(tags: list[str]) -> UnitBatch:
-    batch = batch_of([DUE + row for row in range(len(tags))])
-    drafts = Drafts(
-        [b"x" * 50] * len(tags), batch.due_ms, batch.due_ms.astype(np.uint64), tags=[(tag.encode(),) for tag in tags]
-    )
-    records = encode_records(drafts)
-    return UnitBatch(
-        due_ms=batch.due_ms,
-        size=records.size,
-        topic=batch.topic,
-        tags=np.array([1 << (ord(tag[0]) & 63) for tag in tags], np.uint64),
-        kind=np.full(len(tags), KIND_MESSAGE, np.uint8),
-        priority=batch.priority,
-        attempt=batch.attempt,
-        flags=batch.flags,
-        records=records.blob,
-        created_ms=DUE,
-    )
-
-
 @pytest.mark.parametrize("saved", [True, False])
 @pytest.mark.parametrize("read_bytes", [1, 4 << 20])
 def test_by_tag(store: Store, monkeypatch: pytest.MonkeyPatch, saved: bool, read_bytes: int) -> None:
     """Records are read only where the mask says that they may carry it, in pieces, and decide where masks collide."""
     monkeypatch.setattr(storage.query.selection, "_READ_BYTES", read_bytes)
     monkeypatch.setattr(storage.query.selection, "_READ_ROWS", 7)
-    store.append(_tagged_batch(["eu", "us", "else", "asia"] * 10))
+    store.append(tagged_batch(["eu", "us", "else", "asia"] * 10))
     if saved:
         checkpoint(store, 1)
-    wanted = _Tagged("eu")
+    wanted = Tagged("eu")
     assert _total(_count(store, Selection(OPEN, tags=wanted))) == 10
     assert wanted.asked == 20
-    assert _total(_count(store, Selection(OPEN, tags=_Tagged("zone")))) == 0
-    assert _total(_count(store, Selection(frozenset((READY,)), tags=_Tagged("us")), now_ms=DUE + 20)) == 5
+    assert _total(_count(store, Selection(OPEN, tags=Tagged("zone")))) == 0
+    assert _total(_count(store, Selection(frozenset((READY,)), tags=Tagged("us")), now_ms=DUE + 20)) == 5
     store.close()
 
 

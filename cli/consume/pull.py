@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from cli.connection import Connection
-from cli.message.receipts import refuse_left, settle
+from cli.consume.receipts import refuse_left, settle
 from cli.near_topics import note_topic
 from cli.output import client_options, show_answer, show_table
 from cli.shown import body

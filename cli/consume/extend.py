@@ -2,7 +2,7 @@
 
 import click
 
-from cli.message.receipts import run
+from cli.consume.receipts import run
 from cli.output import client_options
 from cli.time_option import Duration
 

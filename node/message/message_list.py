@@ -1,0 +1,208 @@
+"""Lists messages in order of (due time, place), page by page.
+
+The messages of a page are found in a thread, over hours as they are at one moment (storage/query/page.py). Then their
+records are read on the loop, a few at a time, and each is shown as GET shows it, without its history. A message that
+stands still is on exactly one page. One that moves meanwhile may be missed, or be on two.
+
+Lists take turns, as counts do. One page looks at the index of a few hours at most, so a page may be short or empty
+although others follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from api.port.port import PULL_BYTES_MAX, MessagePage, MessageView
+from api.port.queries import ListQuery
+from node.handover.term import Leads, Term
+from node.message.list_cursor import read_cursor, write_cursor
+from node.message.selection_of import selection_of
+from node.message.view import FoundMessage, place_states, view_message
+from node.runtime.clock import NodeClock
+from node.runtime.one_at_a_time import OneAtATime
+from replication.snapshot.in_thread import in_thread_until
+from storage.format.array import I64, U64
+from storage.format.message_id import encode_id
+from storage.format.pieces import at_once
+from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, pack
+from storage.format.rows import SETTLE, Corrupt
+from storage.format.states import OPEN_STANDINGS, UNKNOWN
+from storage.query.page import HourPage, PageStart
+from storage.query.selection import Selection
+from storage.store import Store
+
+#: A page looks at no further hour once it has looked at so many units, or so many hours.
+LOOK_UNITS: Final = 200_000
+LOOK_HOURS: Final = 1_024
+#: So many hours are looked at in one turn.
+TURN_HOURS: Final = 64
+#: So many messages are shown before the loop does other work.
+SHOWN_AT_ONCE: Final = 64
+#: At most so many requests list or wait to list, and at most so many of them take turns.
+WAITING_MAX: Final = 64
+TAKE_TURNS: Final = 16
+
+_NO_HISTORY: Final = np.zeros(0, SETTLE)
+
+
+class _Found(NamedTuple):
+    """Messages in order: due time and position, [n] each. `rest`: where the messages behind them begin, None if there
+    are none. `units` and `hours`: how many were looked at."""
+
+    due_ms: I64
+    places: U64
+    rest: PageStart | None
+    units: int
+    hours: int
+
+
+class MessageList:
+    """Lists messages on one node. The caller has checked that the node leads. `leads` returns the term, and raises a
+    Problem unless the node may answer as leader at this moment."""
+
+    def __init__(self, store: Store, clock: NodeClock) -> None:
+        self._store, self._clock = store, clock
+        self._turns = OneAtATime("lists", WAITING_MAX, TAKE_TURNS)
+
+    async def page(self, query: ListQuery, leads: Leads) -> MessagePage:
+        """Return the page that begins at the query's cursor. Raises `unknown-topic`, `over-limit`, and `invalid-field`
+        for a cursor of another query or another cluster."""
+        cluster = self._store.cluster_id
+        assert cluster is not None, "a leader's cluster is founded"
+        rest: PageStart | None = PageStart(query.from_ms or 0, 0)
+        if query.cursor is not None:
+            rest = read_cursor(query.cursor, query, cluster)
+        selection = dataclasses.replace(selection_of(self._store, query), term=leads().term)
+        views: list[MessageView] = []
+        units = hours = 0
+        async with self._turns.shared() as turn:
+            while rest is not None and len(views) < query.limit and units < LOOK_UNITS and hours < LOOK_HOURS:
+                async with turn:
+                    found = await self._look(selection, rest, query.limit - len(views))
+                rest = found.rest
+                units, hours = units + found.units, hours + found.hours
+                if (unshown := await self._show(found, query, views, leads)) is not None:
+                    rest = unshown
+                    break
+        return MessagePage(views, None if rest is None else write_cursor(rest, query, cluster))
+
+    async def _look(self, selection: Selection, begin: PageStart, most: int) -> _Found:
+        """Find the first selected messages from `begin` on, in the next hours. They are read in a thread."""
+        pages, behind = self._pages(selection, begin, most)
+        stop = threading.Event()
+        found, damaged = await in_thread_until(stop, _read_all, pages, behind, most, stop.is_set)
+        for page, error in damaged:
+            if self._store.is_linked(page.source):
+                raise error
+        return found
+
+    def _pages(self, selection: Selection, begin: PageStart, most: int) -> tuple[list[HourPage], PageStart | None]:
+        """Return the pages of the next hours that may have selected messages, and where the hours behind them begin."""
+        store, now_ms = self._store, self._clock.now_ms()
+        pages: list[HourPage] = []
+        units = 0
+        for hour in self._hours(selection, begin):
+            if (found := store.selectable(hour, selection)) is None:
+                continue
+            if units >= LOOK_UNITS or len(pages) == TURN_HOURS:
+                return pages, PageStart.at_hour(hour)
+            pages.append(HourPage(found, selection, now_ms, begin, most))
+            units += found.units
+        return pages, None
+
+    def _hours(self, selection: Selection, begin: PageStart) -> list[int]:
+        """The hours that may have selected messages from `begin` on."""
+        first = begin.due_ms // HOUR_MS
+        last = HOUR_MAX if selection.to_ms is None else min(HOUR_MAX, (selection.to_ms - 1) // HOUR_MS)
+        if first > last:
+            return []
+        if selection.standings <= OPEN_STANDINGS:
+            return self._store.open_hours(first, last)
+        return self._store.hours(first, last + 1)
+
+    async def _show(self, found: _Found, query: ListQuery, views: list[MessageView], leads: Leads) -> PageStart | None:
+        """Add the found messages to `views`. Return where those begin that would make the page too large, None if there
+        are none."""
+        size = sum(len(view.body) for view in views)
+        for first in range(0, len(found.places), SHOWN_AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            piece = slice(first, first + SHOWN_AT_ONCE)
+            for row, view in self._views(found.places[piece], query, leads()):
+                size += len(view.body)
+                if views and size > PULL_BYTES_MAX:
+                    return PageStart(int(found.due_ms[first + row]), int(found.places[first + row]))
+                views.append(view)
+        return None
+
+    def _views(self, places: U64, query: ListQuery, term: Term) -> Iterator[tuple[int, MessageView]]:
+        """Yield each message that still stands at one of these places in a wanted state, and the row of its place."""
+        store, now_ms = self._store, self._clock.now_ms()
+        rows = np.flatnonzero(store.state_only(places) != UNKNOWN)  # an hour may have been unlinked meanwhile
+        homes = store.homes(places[rows])
+        here = store.last_places(homes) == places[rows]
+        rows, homes = rows[here], homes[here]
+        there = places[rows]
+        told = (store.newest(there)["what"] != 0) | (homes != there)
+        columns = (rows.tolist(), homes.tolist(), there.tolist(), store.records(there), told.tolist())
+        stands = place_states(store, there, term.term)
+        for (row, home, place, record, has_history), at_place in zip(zip(*columns, strict=True), stands, strict=True):
+            topic = store.catalog.topic_by_number(record.topic)
+            view = view_message(
+                store,
+                FoundMessage(home, place, record if query.body else msgspec.structs.replace(record, body=b"")),
+                encode_id(store.group, home, record.random),
+                stands=at_place,
+                topic=topic.name if topic else "",
+                now_ms=now_ms,
+                term=term.term,
+                told=at_once(store.history(home)) if has_history else _NO_HISTORY,
+                leads=True,
+                leased_ahead=term.handing_over.strict.leased_ahead(place),
+            )
+            if view.state in query.states:
+                yield row, view
+
+
+def _read_all(
+    pages: list[HourPage], behind: PageStart | None, most: int, stopped: Callable[[], bool]
+) -> tuple[_Found, list[tuple[HourPage, Corrupt]]]:
+    """Read pages until `most` messages are found. Return the messages, and the pages that found damaged data, with
+    their errors. `behind` is where the hours behind these pages begin."""
+    due_ms, places = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    damaged: list[tuple[HourPage, Corrupt]] = []
+    rest, count, units = behind, 0, 0
+    left = deque(pages)
+    while left and count < most:
+        page = left.popleft()
+        units += page.units
+        try:
+            listed = page.run(stopped)
+        except Corrupt as error:
+            damaged.append((page, error))
+            continue
+        due, at = listed.due_ms[: most - count], listed.at[: most - count]
+        due_ms.append(due)
+        places.append(at.astype(np.uint64) | np.uint64(page.source.number << INDEX_BITS))
+        count += len(at)
+        if len(at) < len(listed.at):
+            rest = PageStart.behind(int(due[-1]), pack(page.source.number, int(at[-1])))
+            break
+        if listed.next is not None:
+            rest = listed.next
+            break
+    else:
+        if left:
+            rest = PageStart.at_hour(left[0].source.number)
+    for page in left:
+        page.close()
+    found = _Found(np.concatenate(due_ms), np.concatenate(places), rest, units, len(pages) - len(left))
+    return found, damaged

@@ -1,0 +1,27 @@
+"""Makes the selection of a query: numbers of topics and states in place of names."""
+
+from __future__ import annotations
+
+from api.port.problem import Problem
+from api.port.queries import CountQuery
+from storage.format.states import STANDINGS
+from storage.format.tag_filter import TagFilter
+from storage.query.selection import Selection
+from storage.store import Store
+
+
+def selection_of(store: Store, query: CountQuery) -> Selection:
+    """Return the selection of the messages that a count or a list asks for. Raises `unknown-topic`."""
+    number = None
+    if query.topic is not None:
+        topic = store.catalog.topic(query.topic)
+        if topic is None:
+            raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
+        number = topic.number
+    return Selection(
+        frozenset().union(*(STANDINGS[state] for state in query.states)),
+        number,
+        query.from_ms,
+        query.to_ms,
+        None if query.tag is None else TagFilter.of([[query.tag]]),
+    )
