@@ -8,6 +8,7 @@ import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 
 from api.http.connection import AHEAD_MAX
+from api.http.stage import Stage
 from tests.api.harness import run, running
 from tests.api.http.test_stage import only
 from tests.api.memory_port import MemoryPort
@@ -111,9 +112,11 @@ def test_bodies_in_chunks_follow_each_other() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("whole", [0, AHEAD_MAX])
-def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int) -> None:
-    """What came with the last chunk was read in one piece, and not counted: 60 connections held 22 MB of headers."""
+def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int, apart: bool) -> None:
+    """What came with the last chunk was read in one piece, and not counted: 60 connections held 22 MB of headers. On a
+    busy machine the socket may bring it apart from the chunk; it is refused then by itself."""
 
     async def story() -> None:
         async with running() as client:
@@ -122,9 +125,12 @@ def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int) -> None:
             writer.write(CHUNKED + b"%x\r\n" % (2 * len(body)) + body)
             await until(lambda: client.port.budget.held_bytes >= len(body))
             header = b"GET /livez HTTP/1.1\r\nHost: x\r\n" + (b"X: " + b"y" * 8_000 + b"\r\n") * 6
-            writer.write(body + b"\r\n0\r\n\r\n" + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * whole + header)
             connection = only(client.server)
-            await until(lambda: connection._cut_off)
+            writer.write(body + b"\r\n0\r\n\r\n" + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * whole)
+            if apart:
+                await until(lambda: connection.stage is Stage.IDLE)
+            writer.write(header)
+            await until(lambda: connection._cut_off or not client.server._listener.connections)
             with suppress(ConnectionError):
                 writer.write(b"\r\n")
                 said = await reader.read()
