@@ -30,8 +30,7 @@ async def everything(node: Node) -> list[str]:
     ids = await schedule(node, later)
     now = await schedule(node, [MessageIn("a", b"2", tags=tags[row % 4]) for row in range(12)])
     for id in ids[:6]:
-        move = {"due_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
-        await node.front.reschedule(id, **move)  # type: ignore[arg-type]
+        await node.front.reschedule(id, due_ms=None, delay_ms=3 * HOUR_MS, if_match=None, principal=ANONYMOUS)
     for id in ids[4:8]:
         await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
     pulled: list[Delivery] = []

@@ -1,14 +1,11 @@
 """Counting an hour's messages; tests/storage/store_model.py holds it against a model, whatever befell the store."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import storage.query.selection
-from storage.file.disk import Disk
 from storage.format.array import I64, U8, U32
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
@@ -19,17 +16,9 @@ from storage.query.selection import Selection
 from storage.store import Store
 from tests.storage.query.tagged import Tagged, tagged_batch
 from tests.storage.store_model import ENDED, OPEN
-from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
+from tests.storage.workload import HOUR, batch_of, checkpoint, move
 
 DUE = HOUR * HOUR_MS
-
-
-@pytest.fixture
-def store(quick_path: Path) -> Store:
-    """A founded store in an empty directory."""
-    store = Store.open(quick_path, disk=Disk())
-    found(store)
-    return store
 
 
 def _count(store: Store, which: Selection, *, hour: int = HOUR, now_ms: int = DUE) -> HourCount:

@@ -1,6 +1,5 @@
 """The pages of an hour, held against a sort of all its messages."""
 
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -22,14 +21,6 @@ from tests.storage.store_model import ENDED, OPEN
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
 
 DUE = HOUR * HOUR_MS
-
-
-@pytest.fixture
-def store(quick_path: Path) -> Store:
-    """A founded store in an empty directory."""
-    store = Store.open(quick_path, disk=Disk())
-    found(store)
-    return store
 
 
 def page(store: Store, selection: Selection, begin: PageStart, most: int, now_ms: int = DUE) -> Listed:
