@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from api.port.port import ANONYMOUS, PULL_BYTES_MAX, MessageIn, MessagePage, MessageView
+from api.port.port import ANONYMOUS, PULL_BYTES_MAX, MessageIn, MessagePage, MessageView, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import OPEN_STATES, ListQuery
+from node.handover.strict import Strict
 from node.message import message_list
 from node.message.list_cursor import read_cursor, write_cursor
+from node.message.message_list import MessageList
 from node.node import Node
 from storage.format.position import HOUR_MS
 from storage.query.page import HourPage, PageStart
@@ -181,5 +183,48 @@ def test_lists_take_turns_and_too_many_are_refused(tmp_path: Path, monkeypatch: 
         assert (refusal.code, most) == ("over-limit", 1)
         with pytest.raises(Problem, match="unknown-topic"):
             await page_of(node, topic="nowhere")
+
+    run_node(tmp_path / "n1", play)
+
+
+@pytest.mark.parametrize(("states", "shown"), [(OPEN_STATES, [2, 3]), ((*OPEN_STATES, "cancelled"), [0, 2, 3])])
+def test_what_changed_since_it_was_found_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], shown: list[int]
+) -> None:
+    """A cancelled one is not open any more, and one that moved and ended elsewhere is not shown where it stood."""
+    look = MessageList._look
+
+    async def play(node: Node) -> None:
+        ids = await schedule(node, [MessageIn("t", b"1", delay_ms=60_000 + row) for row in range(4)])
+
+        async def looked(self: MessageList, *args: Any) -> Any:
+            found = await look(self, *args)
+            monkeypatch.setattr(MessageList, "_look", look)
+            await node.front.cancel(ids[0], if_match=None, principal=ANONYMOUS)
+            await node.front.reschedule(ids[1], due_ms=None, delay_ms=HOUR_MS, if_match=None, principal=ANONYMOUS)
+            await node.front.cancel(ids[1], if_match=None, principal=ANONYMOUS)
+            return found
+
+        monkeypatch.setattr(MessageList, "_look", looked)
+        page = await page_of(node, states=states, limit=4)
+        assert [ids.index(view.id) for view in page.items] == shown
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_lease_ahead_is_no_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strict message is leased up to 100 ms before it is due. Until the hand-over begins it is listed as waiting, as
+    GET says."""
+
+    async def play(node: Node) -> None:
+        strict = TopicChange(handover="strict")
+        await node.front.put_topic("t", strict, create=True, if_match=None, principal=ANONYMOUS)
+        (id,) = await schedule(node, [MessageIn("t", b"1")])
+        assert len(await node.front.pull(PullIn("t", 1, 5_000), ANONYMOUS)) == 1
+        assert [view.state for view in (await page_of(node)).items] == ["leased"]
+        monkeypatch.setattr(Strict, "leased_ahead", lambda self, position: (self.term, 1))
+        (view,) = (await page_of(node)).items
+        assert (view.id, view.state, view.attempt, view.handed_over_ms) == (id, "ready", 0, None)
+        assert view == told((await views_of(node, [id]))[0])
 
     run_node(tmp_path / "n1", play)

@@ -72,7 +72,8 @@ def test_pages_are_a_sort_of_what_is_selected(
         store = Store.open(directory, disk=Disk())
         found(store)
         store.turn(HOUR if near else HOUR + 50)
-        positions = store.append(batch_of([DUE + ms for ms in offsets]))
+        parts = [offsets[:20], offsets[20:40], offsets[40:]]  # far and not on disk, each stands in a part of its own
+        positions = np.concatenate([store.append(batch_of([DUE + ms for ms in part])) for part in parts if part])
         gone = positions[[row for row in sorted(ended) if row < len(offsets)]]
         if len(gone):
             store.settle(SettleBatch.of(gone, what=CANCELLED, at_ms=1))
@@ -105,6 +106,30 @@ def test_a_page_keeps_its_moment(store: Store, near: bool) -> None:
     listed = look.run()
     assert listed.due_ms.tolist() == [DUE + 3, DUE + 3, DUE + 5]
     assert listed.next is None
+    store.close()
+
+
+def test_a_page_that_the_first_chains_fill_goes_on(store: Store) -> None:
+    """Exactly: there are further seconds, so there is a next page."""
+    store.turn(HOUR)
+    due = [DUE + 1000 * second for second in range(40)]
+    store.append(batch_of(due))
+    with patch.multiple(storage.query.page, CHAIN_UNITS_MIN=0, _SECOND_COST=0):
+        assert [due_ms for due_ms, _ in pages(store, Selection(OPEN), 1)] == [
+            DUE + 1000 * second for second in range(40)
+        ]
+    store.close()
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_what_comes_first_in_a_later_part_is_kept(store: Store, most: int) -> None:
+    """A pass forgets what is behind the first ones so far, and nothing before."""
+    store.turn(HOUR + 50)
+    for part in range(6):
+        store.append(batch_of([DUE + 100 * row + 5 - part for row in range(20)]))
+    assert [due_ms for due_ms, _ in pages(store, Selection(OPEN), most)] == sorted(
+        DUE + 100 * row + 5 - part for part in range(6) for row in range(20)
+    )
     store.close()
 
 
@@ -155,10 +180,11 @@ def test_a_large_hour_whose_first_seconds_are_enough(store: Store, monkeypatch: 
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 50])
-def test_by_tag(store: Store, most: int) -> None:
+@pytest.mark.parametrize("tags", [["eu", "us", "else", "asia"], ["else", "eu", "eu", "eu"]])
+def test_by_tag(store: Store, most: int, tags: list[str]) -> None:
     """Where masks collide the record decides. Every message is on one page, though pages may be short."""
-    store.append(tagged_batch(["eu", "us", "else", "asia"] * 10))
+    store.append(tagged_batch(tags * 10))
     with_tag = [due_ms for due_ms, _ in pages(store, Selection(OPEN, tags=Tagged("eu")), most)]
-    assert with_tag == [DUE + ms for ms in range(0, 40, 4)]
+    assert with_tag == [DUE + row for row, tag in enumerate(tags * 10) if tag == "eu"]
     assert pages(store, Selection(OPEN, tags=Tagged("zone")), most) == []
     store.close()
