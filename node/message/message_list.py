@@ -21,19 +21,19 @@ import msgspec
 import numpy as np
 
 from api.port.port import PULL_BYTES_MAX, MessagePage, MessageView
+from api.port.problem import Problem
 from api.port.queries import ListQuery
 from node.handover.term import Leads, Term
 from node.message.list_cursor import read_cursor, write_cursor
 from node.message.selection_of import selection_of
-from node.message.view import FoundMessage, place_states, view_message
+from node.message.view import FoundMessage, PlaceState, place_states, tell, view_message
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.array import I64, U64
 from storage.format.message_id import encode_id
-from storage.format.pieces import at_once
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, pack
-from storage.format.rows import SETTLE, Corrupt
+from storage.format.rows import SETTLE, Corrupt, Settles
 from storage.format.states import OPEN_STANDINGS, UNKNOWN
 from storage.query.page import HourPage, PageStart
 from storage.query.selection import Selection
@@ -44,8 +44,9 @@ LOOK_UNITS: Final = 200_000
 LOOK_HOURS: Final = 1_024
 #: So many hours are looked at in one turn.
 TURN_HOURS: Final = 64
-#: So many messages are shown before the loop does other work.
+#: So many messages, or records of so many bytes, are shown before the loop does other work.
 SHOWN_AT_ONCE: Final = 64
+SHOWN_BYTES: Final = 1 << 20
 #: At most so many requests list or wait to list, and at most so many of them take turns.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 16
@@ -132,44 +133,88 @@ class MessageList:
         """Add the found messages to `views`. Return where those begin that would make the page too large, None if there
         are none."""
         size = sum(len(view.body) for view in views)
-        for first in range(0, len(found.places), SHOWN_AT_ONCE):
-            if first:
-                await asyncio.sleep(0)
-            piece = slice(first, first + SHOWN_AT_ONCE)
-            for row, view in self._views(found.places[piece], query, leads()):
+        for piece in self._pieces(found.places):
+            await asyncio.sleep(0)
+            shown, with_history = self._views(found.places[piece], query, leads())
+            for row in with_history:
+                if (view := await self._told(int(found.places[piece][row]), query, leads)) is not None:
+                    shown[row] = view
+            for row, view in sorted(shown.items()):
                 size += len(view.body)
                 if views and size > PULL_BYTES_MAX:
-                    return PageStart(int(found.due_ms[first + row]), int(found.places[first + row]))
+                    at = piece.start + row
+                    return PageStart(int(found.due_ms[at]), int(found.places[at]))
                 views.append(view)
         return None
 
-    def _views(self, places: U64, query: ListQuery, term: Term) -> Iterator[tuple[int, MessageView]]:
-        """Yield each message that still stands at one of these places in a wanted state, and the row of its place."""
+    def _pieces(self, places: U64) -> Iterator[slice]:
+        """Yield rows of these places, some at a time: up to SHOWN_AT_ONCE, or records of SHOWN_BYTES."""
+        first = 0
+        while first < len(places):
+            near = places[first : first + SHOWN_AT_ONCE]
+            known = near[self._store.state_only(near) != UNKNOWN]
+            bytes_to = np.cumsum(self._store.units(known)["size"], dtype=np.int64)
+            most = len(near) if len(known) < len(near) else int(np.searchsorted(bytes_to, SHOWN_BYTES, side="right"))
+            yield slice(first, first + max(1, most))
+            first += max(1, most)
+
+    def _views(self, places: U64, query: ListQuery, term: Term) -> tuple[dict[int, MessageView], list[int]]:
+        """Show the messages that still stand at these places in a wanted state, by the row of the place. Return also
+        the rows of those that have a history. They are not shown yet, because histories take long to read."""
         store, now_ms = self._store, self._clock.now_ms()
         rows = np.flatnonzero(store.state_only(places) != UNKNOWN)  # an hour may have been unlinked meanwhile
-        homes = store.homes(places[rows])
-        here = store.last_places(homes) == places[rows]
-        rows, homes = rows[here], homes[here]
         there = places[rows]
+        homes = store.homes(there)
         told = (store.newest(there)["what"] != 0) | (homes != there)
-        columns = (rows.tolist(), homes.tolist(), there.tolist(), store.records(there), told.tolist())
+        with_history = rows[told].tolist()
+        rows, there = rows[~told], there[~told]
+        shown: dict[int, MessageView] = {}
         stands = place_states(store, there, term.term)
-        for (row, home, place, record, has_history), at_place in zip(zip(*columns, strict=True), stands, strict=True):
-            topic = store.catalog.topic_by_number(record.topic)
-            view = view_message(
-                store,
-                FoundMessage(home, place, record if query.body else msgspec.structs.replace(record, body=b"")),
-                encode_id(store.group, home, record.random),
-                stands=at_place,
-                topic=topic.name if topic else "",
-                now_ms=now_ms,
-                term=term.term,
-                told=at_once(store.history(home)) if has_history else _NO_HISTORY,
-                leads=True,
-                leased_ahead=term.handing_over.strict.leased_ahead(place),
-            )
+        for row, place, record, at_place in zip(
+            rows.tolist(), there.tolist(), store.records(there), stands, strict=True
+        ):
+            found = FoundMessage(place, place, record)
+            view = self._view(found, at_place, query, term, now_ms, _NO_HISTORY)
             if view.state in query.states:
-                yield row, view
+                shown[row] = view
+        return shown, with_history
+
+    async def _told(self, place: int, query: ListQuery, leads: Leads) -> MessageView | None:
+        """Show a message that has a history. None if it does not stand at this place in a wanted state any more."""
+        store, at = self._store, np.array([place], np.uint64)
+        if store.state_only(at)[0] == UNKNOWN:
+            return None
+        home, record = int(store.homes(at)[0]), store.records(at)[0]
+        try:
+            found, told = await tell(store, encode_id(store.group, home, record.random))
+        except Problem as gone:
+            if gone.code != "unknown-message":
+                raise
+            return None
+        term = leads()
+        if found.place != place:
+            return None
+        at_place = next(place_states(store, at, term.term))
+        view = self._view(found, at_place, query, term, self._clock.now_ms(), told)
+        return view if view.state in query.states else None
+
+    def _view(
+        self, found: FoundMessage, at_place: PlaceState, query: ListQuery, term: Term, now_ms: int, told: Settles
+    ) -> MessageView:
+        store, record = self._store, found.record
+        topic = store.catalog.topic_by_number(record.topic)
+        return view_message(
+            store,
+            found if query.body else found._replace(record=msgspec.structs.replace(record, body=b"")),
+            encode_id(store.group, found.home, record.random),
+            stands=at_place,
+            topic=topic.name if topic else "",
+            now_ms=now_ms,
+            term=term.term,
+            told=told,
+            leads=True,
+            leased_ahead=term.handing_over.strict.leased_ahead(found.place),
+        )
 
 
 def _read_all(
@@ -181,7 +226,7 @@ def _read_all(
     damaged: list[tuple[HourPage, Corrupt]] = []
     rest, count, units = behind, 0, 0
     left = deque(pages)
-    while left and count < most:
+    while left and count < most and not stopped():
         page = left.popleft()
         units += page.units
         try:

@@ -60,7 +60,18 @@ def _operations() -> dict[str, Operation]:
 OPERATIONS: Final = _operations()
 #: Calls that change nothing. If the answer to one is lost, the client may ask again, so it is no `outcome-unknown`.
 READS: Final = frozenset(
-    ("message", "topic", "topics", "count", "histogram", "dead", "ledger", "ledger_summary", "message_ledger")
+    (
+        "message",
+        "messages",
+        "topic",
+        "topics",
+        "count",
+        "histogram",
+        "dead",
+        "ledger",
+        "ledger_summary",
+        "message_ledger",
+    )
 ) | {"records", "cluster", "ready", "metrics"}
 assert OPERATIONS.keys() >= READS, READS - OPERATIONS.keys()
 _ANSWER, _REFUSAL = b"\0", b"\1"

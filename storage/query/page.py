@@ -64,7 +64,7 @@ class HourPage(SelectedHour):
 
     def __init__(self, hour: Hour, selection: Selection, now_ms: int, begin: PageStart, most: int) -> None:
         """`most`: at most this many messages are found, at least 1."""
-        super().__init__(hour, selection, now_ms)
+        super().__init__(hour, selection, now_ms, tells_standing=False)
         self._begin_ms = max(begin.due_ms, hour.number * HOUR_MS)
         self._begin_at = begin.place & INDEX_MAX if begin.place >> INDEX_BITS == hour.number else 0
         self._most = most

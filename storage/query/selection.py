@@ -39,6 +39,8 @@ _READ_ROWS: Final = 256
 _READ_BYTES: Final = 4 << 20
 """Bytes of records read at a time for their tags."""
 
+_LEASED_OR_WAITING: Final = frozenset((LEASED, PENDING, READY))
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -94,7 +96,10 @@ class SelectedHour:
     """The units of one hour as they are when this is made, and which of them are wanted. Make it on the loop's thread,
     use it in any one thread, and close it."""
 
-    def __init__(self, hour: Hour, selection: Selection, now_ms: int) -> None:
+    def __init__(self, hour: Hour, selection: Selection, now_ms: int, *, tells_standing: bool = True) -> None:
+        """`tells_standing` False: the caller does not ask which standing a unit has. Then leases that are over are
+        looked for only where that decides if a unit is wanted. A look at a million leases takes long.
+        """
         self.source = hour
         self.units = hour.units
         self.content = hour.snapshot()
@@ -106,7 +111,12 @@ class SelectedHour:
         held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
         # Only the settle file shows the homes that were forwarded before they ended.
         use = held is not None and not (held.forwards and selection.standings & ENDED_STANDINGS)
-        self._state = _copied(held, hour, now_ms, selection.term) if held is not None and use else None
+        splits = selection.standings & _LEASED_OR_WAITING not in (frozenset(), _LEASED_OR_WAITING)
+        self._state = None
+        if held is not None and use:
+            self._state = held.copied(hour.units)
+            if tells_standing or splits:
+                _end_leases(self._state, held, hour.first, now_ms, selection.term)
 
     def close(self) -> None:
         """Close the descriptors of the captured hour."""
@@ -194,11 +204,9 @@ def _table(values: Iterable[int]) -> Mask:
     return table
 
 
-def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
-    """A copy of the states in memory, a row for each unit. A unit whose lease is over is pending in it."""
-    state = states.copied(hour.units)
+def _end_leases(state: U8, states: States, first: int, now_ms: int, term: int) -> None:
+    """Make units whose lease is over pending. `state` is a copy of the states in memory, a row for each unit."""
     leased = np.flatnonzero(state == LEASED)
-    found = states.at(leased + hour.first)
+    found = states.at(leased + first)
     ends_ms = lease_ends_ms(found.lease_end_ms, found.term, term)
     state[leased[ends_ms <= now_ms]] = PENDING
-    return state

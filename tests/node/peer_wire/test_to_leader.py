@@ -196,6 +196,20 @@ def test_a_call_that_was_not_begun_is_made_again() -> None:
     play(scene)
 
 
+#: Calls that change something.
+WRITES = {
+    "ack", "add_member", "cancel", "delete_topic", "drain", "extend", "nack", "outcomes", "pull", "put_topic",
+    "redrive", "remove_member", "reschedule", "schedule", "schedule_each", "schedule_one", "snapshot", "takeover",
+    "transfer", "undrain", "upgrade",
+}  # fmt: skip
+
+
+def test_a_call_changes_something_or_does_not() -> None:
+    """Each operation is told as one of both: `messages` was in neither, and its client was to send again with a key."""
+    assert OPERATIONS.keys() == READS | WRITES
+    assert not READS & WRITES
+
+
 def waits_ms(follower: Follower, leader: str) -> int:
     """How long the newest pull may wait at this leader."""
     return decode(PullAsked, follower.lines[leader].made[-1][1]).wait_ms
