@@ -18,6 +18,7 @@ from node.pull.logged_ends import LoggedEnds
 from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
 from node.settle.in_parts import WAITING_PIECES
+from storage.format.level import LEVELS
 from storage.format.rows import Corrupt
 from storage.format.states import LEASED
 from storage.store import Store
@@ -40,6 +41,7 @@ def test_who_goes_away_during_the_look_leaves_no_work(
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, COUNT))
         await leased(node, receipts)
+        await until(lambda: node.group.machine.level == LEVELS[1])  # until then the node begins tasks of its own
         works = asyncio.all_tasks()
         asking = asyncio.ensure_future(ASKS[done](node, receipts))
         with monkeypatch.context() as meanwhile:
