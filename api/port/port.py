@@ -25,7 +25,7 @@ from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverV
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
 
 #: Most messages of a pull, most receipts of an ack.
 PULL_MAX: Final = 1_000
@@ -355,10 +355,11 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         """Return how many messages match. Raises `unknown-topic`, and `over-limit` if too many counts wait."""
 
-    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+    async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
         """Count by due time, in contiguous buckets. They begin at `from_ms`, or at the multiple of `step_ms` with the
-        first message, and end at `to_ms` or the last message. Refusals as for `count`; `invalid-field` for too many
-        buckets."""
+        first message, and end at `to_ms` or the last message. With `step_ms` None the leader chooses a step for at most
+        HISTOGRAM_CHOSEN_MAX buckets, each of which begins at a multiple of it. Refusals as for `count`; `invalid-field`
+        for too many buckets."""
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""

@@ -14,8 +14,9 @@ from storage.format.states import ENDED_STANDINGS, LIVE_STANDINGS, OPEN_STANDING
 OPEN_STATES: Final = words(OPEN_STANDINGS)
 #: States of any message.
 STATES: Final = words(LIVE_STANDINGS) + words(ENDED_STANDINGS)
-#: Most buckets of a histogram.
+#: Most buckets of a histogram whose step the client gives, and of one whose step the leader chooses.
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
+HISTOGRAM_CHOSEN_MAX: Final = 60
 
 
 class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +44,13 @@ class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     from_ms: int
     count: int
+
+
+class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages by due time. The buckets are `step_ms` long, in the order of their times, without a hole."""
+
+    step_ms: int
+    buckets: Sequence[HistogramBucket]
 
 
 class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

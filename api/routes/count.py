@@ -15,7 +15,6 @@ from api.port.queries import HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery
 from api.port.timestamp import render_time
 from storage.format.states import STANDINGS
 
-STEP_DEFAULT_MS: Final = 60_000
 STEP_MAX_MS: Final = 3650 * 86_400_000
 
 _PLANNED_STATES: Final = ("half",)
@@ -72,15 +71,15 @@ async def count(exchange: Exchange) -> Answer:
 
 
 async def histogram(exchange: Exchange) -> Answer:
-    """GET /v1/messages/histogram: count messages by due time, in buckets of `step`."""
+    """GET /v1/messages/histogram: count messages by due time, in buckets of `step`, or of a step that fits."""
     values = read_query(exchange, _WITH_STEP)
     query = CountQuery(**chosen(values))
-    step_ms = values.get("step", STEP_DEFAULT_MS)
-    if query.from_ms is not None and query.to_ms is not None:
+    step_ms = values.get("step")
+    if step_ms is not None and query.from_ms is not None and query.to_ms is not None:
         _check_step(query.to_ms - query.from_ms, step_ms)
     found = await exchange.port.histogram(query, step_ms=step_ms, principal=exchange.principal)
-    buckets = [{"from": render_time(each.from_ms), "count": each.count} for each in found]
-    return exchange.document({"buckets": buckets})
+    buckets = [{"from": render_time(each.from_ms), "count": each.count} for each in found.buckets]
+    return exchange.document({"step": render_duration(found.step_ms), "buckets": buckets})
 
 
 def _check_step(window_ms: int, step_ms: int) -> None:

@@ -35,7 +35,7 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
 from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
@@ -201,10 +201,10 @@ class Front:
         """Count messages. Raises `unknown-topic`, `over-limit`."""
         return (await self.groups.of_topic(query.topic).leading.count(query)).count
 
-    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+    async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
         """Count messages by due time. Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many
         buckets."""
-        return (await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))).buckets
+        return await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""

@@ -20,7 +20,7 @@ from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedge
 from api.port.member import MemberView
 from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, Readiness, RescheduleResult, TopicView
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
 from node.group.at_work import AtWork, reads_files
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
@@ -51,7 +51,6 @@ from node.port.group_port import (
 from node.port.message_port import (
     CancelAsked,
     Counted,
-    Histogram,
     HistogramAsked,
     MessageAsked,
     RedriveAsked,
@@ -265,8 +264,7 @@ class GroupService:
     async def histogram(self, asked: HistogramAsked) -> Histogram:
         """See MessagePort."""
         await self._leadership.sure()
-        found = await self._parts.counting.histogram(asked.query, asked.step_ms, self._leadership.require)
-        return Histogram(tuple(found))
+        return await self._parts.counting.histogram(asked.query, asked.step_ms, self._leadership.require)
 
     @reads_files
     async def dead(self, query: DeadQuery) -> DeadPage:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
-from api.port.queries import HISTOGRAM_BUCKETS_MAX, CountQuery, HistogramBucket
+from api.port.queries import HISTOGRAM_BUCKETS_MAX, HISTOGRAM_CHOSEN_MAX, CountQuery, Histogram, HistogramBucket
 from node.handover.term import Leads
 from node.message.selection_of import selection_of
 from node.runtime.clock import NodeClock
@@ -44,6 +44,11 @@ LOOK_HOURS: Final = 1_024
 #: At most so many requests count or wait to count, and at most so many of them take turns.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 16
+#: The steps that a histogram may choose, from a second on, in ms. By the longest one 60 buckets hold every due time.
+STEPS_MS: Final = (
+    1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 10_800_000, 21_600_000, 43_200_000,
+    *(days * 86_400_000 for days in (1, 7, 28, 364, 3_640, 36_400, 364_000)),
+)  # fmt: skip
 #: The counts of all topics serve for this time, or for so many times as long as they took if that is longer.
 TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
@@ -68,23 +73,21 @@ class Counting:
         await self._pass(selection, total, leads)
         return total.count
 
-    async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
-        """Count the messages that match, in buckets of `step_ms` by their due times (see HistogramBucket). Raises
-        `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
-        origin_ms = query.from_ms or 0
-        selection, tally = selection_of(self._store, query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+    async def histogram(self, query: CountQuery, step_ms: int | None, leads: Leads) -> Histogram:
+        """Count the messages that match, in buckets of `step_ms` by their due times. None: a step of STEPS_MS, by which
+        there are few buckets. Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
+        selection = selection_of(self._store, query)
+        last_ms = None if query.to_ms is None else query.to_ms - 1
+        if step_ms is None:
+            tally = DueTally(0, STEPS_MS, HISTOGRAM_CHOSEN_MAX, query.from_ms, last_ms)
+        else:
+            tally = DueTally(query.from_ms or 0, (step_ms,), HISTOGRAM_BUCKETS_MAX, query.from_ms, last_ms)
         try:
             await self._pass(selection, tally, leads)
+            buckets = [HistogramBucket(from_ms, count) for from_ms, count in tally.buckets()]
         except TooManyBuckets:
-            raise _too_many(step_ms) from None
-        found = tally.buckets
-        if not found and (query.from_ms is None or query.to_ms is None):
-            return []
-        first = min(found) if query.from_ms is None else 0
-        last = max(found) if query.to_ms is None else (query.to_ms - 1 - origin_ms) // step_ms
-        if last - first >= HISTOGRAM_BUCKETS_MAX:
-            raise _too_many(step_ms)
-        return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
+            raise _too_many(tally.step_ms) from None
+        return Histogram(tally.step_ms, buckets)
 
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """Count the messages of a topic that have not ended. Also return how many units each hour had when it was

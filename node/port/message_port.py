@@ -9,7 +9,7 @@ import msgspec
 
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
 from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, RescheduleResult
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
 from node.port.draft import Draft
 from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
@@ -68,16 +68,10 @@ class Counted(Plain, frozen=True):
 
 
 class HistogramAsked(Plain, frozen=True):
-    """A count by due time, in buckets of `step_ms`."""
+    """A count by due time, in buckets of `step_ms`. None: the leader chooses the step."""
 
     query: CountQuery
-    step_ms: Ms
-
-
-class Histogram(Plain, frozen=True):
-    """The buckets, in the order of their times."""
-
-    buckets: tuple[HistogramBucket, ...]
+    step_ms: Ms | None
 
 
 class RedriveAsked(Plain, frozen=True):

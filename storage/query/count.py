@@ -4,7 +4,7 @@ A count runs in a thread over what its selection has captured. A million units t
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -67,32 +67,69 @@ class Total:
 
 
 class TooManyBuckets(Exception):
-    """The due times found lie further apart than a DueTally may reach."""
+    """A DueTally has more buckets than it may have, also with its longest step."""
 
 
 class DueTally:
-    """Counts by due time, in buckets of `step_ms`. `buckets[n]` is the number of messages due in the `step_ms` from
-    origin_ms + n * step_ms on. Empty buckets are left out."""
+    """Counts by due time, in buckets of `step_ms`. Bucket n takes the `step_ms` from origin_ms + n * step_ms on.
 
-    def __init__(self, origin_ms: int, step_ms: int, most: int) -> None:
-        self.buckets: Counter[int] = Counter()
-        self._origin_ms = origin_ms
-        self._step_ms = step_ms
-        self._most = most
-        self._low: int | None = None
-        self._high = 0
+    The step is the first of `steps_ms` by which there are at most `most` buckets. It grows while messages are added, so
+    each step must be a multiple of the one before.
+    """
+
+    def __init__(
+        self,
+        origin_ms: int,
+        steps_ms: Sequence[int],
+        most: int,
+        first_ms: int | None = None,
+        last_ms: int | None = None,
+    ) -> None:
+        """The buckets reach from the one of `first_ms` to the one of `last_ms`. None: the one of the earliest, or of
+        the latest, message."""
+        self.step_ms, self._longer_ms = steps_ms[0], list(steps_ms[1:])
+        self._origin_ms, self._most = origin_ms, most
+        self._fixed_ms = (first_ms, last_ms)
+        self._found_ms: tuple[int, int] | None = None
+        self.counts: Counter[int] = Counter()
+        """The number of messages of each bucket, without the empty ones."""
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally. Raises TooManyBuckets if there are more than `most` buckets from the first to the last."""
-        bucket = (due_ms - self._origin_ms) // self._step_ms
-        low, high = int(bucket.min()), int(bucket.max())
-        self._low = low if self._low is None else min(self._low, low)
-        self._high = max(self._high, high) if self.buckets else high
-        if self._high - self._low >= self._most:
-            raise TooManyBuckets
-        counts = np.bincount(bucket - low)
+        """See Tally. Raises TooManyBuckets."""
+        low_ms, high_ms = int(due_ms.min()), int(due_ms.max())
+        before = self._found_ms or (low_ms, high_ms)
+        self._found_ms = min(low_ms, before[0]), max(high_ms, before[1])
+        self._lengthen()
+        first = (low_ms - self._origin_ms) // self.step_ms
+        counts = np.bincount((due_ms - self._origin_ms) // self.step_ms - first)
         for number in np.flatnonzero(counts).tolist():
-            self.buckets[low + number] += int(counts[number])
+            self.counts[first + number] += int(counts[number])
+
+    def buckets(self) -> list[tuple[int, int]]:
+        """Return all buckets without a hole: the time at which each begins, and the number of messages. None are there
+        if an end is open and no message was found. Raises TooManyBuckets."""
+        self._lengthen()
+        return [(self._origin_ms + number * self.step_ms, self.counts[number]) for number in self._numbers()]
+
+    def _numbers(self) -> range:
+        first_ms, last_ms = self._fixed_ms
+        if self._found_ms is not None:
+            first_ms = self._found_ms[0] if first_ms is None else first_ms
+            last_ms = self._found_ms[1] if last_ms is None else last_ms
+        if first_ms is None or last_ms is None:
+            return range(0)
+        first, last = ((ms - self._origin_ms) // self.step_ms for ms in (first_ms, last_ms))
+        return range(first, last + 1)
+
+    def _lengthen(self) -> None:
+        """Take the next steps until the buckets are few enough."""
+        while len(self._numbers()) > self._most:
+            if not self._longer_ms:
+                raise TooManyBuckets
+            step_ms, counts = self._longer_ms.pop(0), Counter[int]()
+            for number, count in self.counts.items():
+                counts[number * self.step_ms // step_ms] += count
+            self.step_ms, self.counts = step_ms, counts
 
 
 class TopicTally:

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from api.contract.fields import MESSAGE
 from api.port.budget import Budget
@@ -22,7 +21,6 @@ from api.port.port import (
     HistoryEvent,
     Limits,
     MessageIn,
-    MessagePage,
     MessageView,
     Principal,
     PullIn,
@@ -35,28 +33,13 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket, ListQuery
 from api.port.timestamp import render_time
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 from tests.api.contract.added import extension_of
-from tests.api.memory_cluster import MemoryCluster
-
-NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
+from tests.api.memory_queries import Held, MemoryQueries
 
 
-class Held(msgspec.Struct):
-    """A scheduled message as the port keeps it."""
-
-    id: str
-    message: MessageIn
-    due_ms: int
-    state: str = "scheduled"
-    attempt: int = 0
-    revision: int = 1
-    leased_until_ms: int = 0
-
-
-class MemoryPort(MemoryCluster):
+class MemoryPort(MemoryQueries):
     """See the module. `principals` records who asked; `forwarded` what was passed on."""
 
     def __init__(self, node_id: str = "n1", limits: Limits | None = None, budget: Budget | None = None) -> None:
@@ -64,9 +47,7 @@ class MemoryPort(MemoryCluster):
         self.limits = limits or Limits()
         self.budget = budget or Budget()
         self.names: Collection[str] = ("localhost", "n1.example")
-        self.clock_ms = NOW_MS
         self.leading = True
-        self.held: dict[str, Held] = {}
         self.keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.topic_views: dict[str, TopicView] = {}
         self.settings: dict[str, dict[str, Any]] = {}
@@ -259,11 +240,6 @@ class MemoryPort(MemoryCluster):
             ready = self._ready(request)
         return [self._hand_over(held, request) for held in ready]
 
-    @staticmethod
-    def _check_topic(name: str | None) -> None:
-        if name == "nowhere":
-            raise Problem("unknown-topic", "there is no topic nowhere")
-
     def _ready(self, request: PullIn) -> list[Held]:
         fitting = [
             held
@@ -336,65 +312,3 @@ class MemoryPort(MemoryCluster):
                     setattr(held, field, value)
                 results.append(result)
         return results
-
-    def _matching(self, query: CountQuery | DeadQuery) -> list[Held]:
-        self._check_topic(query.topic)
-        return [
-            held
-            for held in self.held.values()
-            if query.topic in (None, held.message.topic)
-            and (query.from_ms is None or query.from_ms <= held.due_ms)
-            and (query.to_ms is None or held.due_ms < query.to_ms)
-            and (query.tag is None or query.tag in held.message.tags)
-        ]
-
-    def _counted(self, query: CountQuery) -> list[Held]:
-        def state(held: Held) -> str:
-            return "ready" if held.state == "scheduled" and held.due_ms <= self.clock_ms else held.state
-
-        return [held for held in self._matching(query) if state(held) in query.states]
-
-    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
-        """The cursor is how many went before."""
-        found = sorted(self._counted(query), key=lambda held: held.due_ms)
-        start = int(query.cursor or 0)
-        end = start + query.limit
-        views = [await self.message(held.id, local=False, principal=principal) for held in found[start:end]]
-        return MessagePage([replace(view, history=()) for view in views], str(end) if end < len(found) else None)
-
-    async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        return len(self._counted(query))
-
-    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
-        due = [held.due_ms // step_ms * step_ms for held in self._counted(query)]
-        return [HistogramBucket(from_ms, due.count(from_ms)) for from_ms in sorted(set(due))]
-
-    async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
-        """The cursor is how many went before."""
-        start = int(query.cursor or 0)
-        found = self._dead(query)
-        end = start + query.limit
-        return DeadPage([self._dead_view(each) for each in found[start:end]], str(end) if end < len(found) else None)
-
-    def _dead(self, query: DeadQuery) -> list[Held]:
-        return [held for held in self._matching(query) if held.state == "dead"]
-
-    def _dead_view(self, held: Held) -> DeadMessage:
-        return DeadMessage(
-            id=held.id,
-            due_ms=held.due_ms,
-            asked_due_ms=held.due_ms,
-            died_ms=self.clock_ms,
-            reason="nacked",
-            attempts=held.attempt,
-            tags=held.message.tags,
-            key=held.message.key,
-        )
-
-    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        found = self._dead(query)
-        if dry_run or not found:
-            return BulkResult(len(found), 0, 0)
-        for held in found:
-            held.state, held.due_ms = "scheduled", self.clock_ms
-        return BulkResult(len(found), len(found), 4711)

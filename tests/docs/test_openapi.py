@@ -27,7 +27,7 @@ from storage.format.level import LEVELS
 from tests.api.contract.added import added, note
 from tests.api.contract.test_fields import smallest
 from tests.api.harness import running
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 from tests.api.read.test_message import OBJECTS
 from tests.docs.page import compare
 from tests.examples import examples

@@ -250,7 +250,7 @@ class Model:
             Selection(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
             Selection(ENDED, from_ms=now_ms),
         ):
-            due = DueTally(hour * HOUR_MS, 700, 1 << 40)
+            due = DueTally(hour * HOUR_MS, (700,), 1 << 40)
             _count(store, hour, which, now_ms, due)
             low, high = which.from_ms or 0, which.to_ms or 1 << 60
             wanted = [
@@ -260,7 +260,7 @@ class Model:
                 and which.topic in (None, unit.topic)
                 and low <= unit.due_ms < high
             ]
-            assert due.buckets == Counter((due_ms - hour * HOUR_MS) // 700 for due_ms in wanted)
+            assert due.counts == Counter((due_ms - hour * HOUR_MS) // 700 for due_ms in wanted)
 
     @staticmethod
     def _check_slots(found: DueUnits, expected: list[Unit], units: list[Unit]) -> None:

@@ -19,7 +19,9 @@ _STATES: Final = Parameter(
     "One state, or several with commas between.",
 )
 _STEP: Final = Parameter(
-    "step", {**schema.DURATION, "default": "1m", "x-bound": "1ms to 3650d"}, "How long a bucket is."
+    "step",
+    {**schema.DURATION, "x-bound": "1ms to 3650d"},
+    "How long a bucket is. If it is left out, a step is chosen by which there are at most 60.",
 )
 WHICH: Final = (TOPIC, *WINDOW, TAG, _STATES)
 """The parameters that choose messages."""
@@ -46,7 +48,13 @@ HISTOGRAM: Final = Operation(
     "countMessagesByDueTime",
     "Count messages by due time",
     ok(
-        Shape("Histogram", {"buckets": schema.said(array(_BUCKET), "In order of time, without a hole.")}),
+        Shape(
+            "Histogram",
+            {
+                "step": schema.said(schema.DURATION, "How long a bucket is."),
+                "buckets": schema.said(array(_BUCKET), "In order of time, without a hole."),
+            },
+        ),
         "Buckets one behind the other, empty ones too.",
     ),
     parameters=(*WHICH, _STEP),
@@ -55,7 +63,7 @@ HISTOGRAM: Final = Operation(
         Example(
             "tagged",
             "/v1/messages/histogram?topic=orders&tag=vip&step=15m&state=cancelled",
-            {"buckets": [{"from": "2026-11-21T16:00:00.000Z", "count": 1}]},
+            {"step": "15m", "buckets": [{"from": "2026-11-21T16:00:00.000Z", "count": 1}]},
         ),
     ),
 )

@@ -23,7 +23,7 @@ from api.port.port import Limits, MessageIn
 from api.port.problem import Problem
 from api.read.message import accept, explain, parse_message
 from tests.api.contract.added import added, note
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 
 _LIMITS = Limits(push_allow=())
 _NO_CHECKER: Any = None

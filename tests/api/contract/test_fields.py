@@ -10,7 +10,7 @@ from api.contract.fields import MESSAGE
 from api.port.port import Limits, MessageIn
 from api.read.message import accept, explain
 from storage.record.record import EXTENSION_OF_APPLY
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 
 _LIMITS = Limits(push_allow=())
 _ROWS = list(MESSAGE.rows.values())

@@ -18,7 +18,7 @@ from api.read.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, rea
 from api.read.message import explain
 from storage.format.pieces import at_once
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 from tests.pace import lines_run
 
 _LIMITS = Limits(batch_lines_max=2000)

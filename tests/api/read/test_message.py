@@ -15,7 +15,7 @@ from api.port.port import DELAY_LEVELS_MS, Limits, MessageIn, Target
 from api.port.problem import Problem
 from api.read.message import ODD, accept, explain
 from api.read.message import parse_message as parse
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 from tests.examples import examples
 
 _LIMITS = Limits(body_bytes_max=200, push_allow=())

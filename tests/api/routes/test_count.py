@@ -6,7 +6,7 @@ from api.port.queries import HISTOGRAM_BUCKETS_MAX
 from api.port.timestamp import render_time
 from storage.format.states import STANDINGS
 from tests.api.harness import Client, check_problem, run, running
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 
 
 async def _fill(client: Client) -> None:
@@ -48,20 +48,22 @@ def test_count(query: str, count: int) -> None:
 
 
 def test_histogram() -> None:
-    """Buckets with their beginnings; a minute each if no step is given."""
+    """Buckets with their beginnings, and their step, which is chosen if none is given."""
 
     async def story() -> None:
         async with running() as client:
             await _fill(client)
             minute = NOW_MS // 60_000 * 60_000
-            for query, buckets in (
-                ("", {0: 1, 120_000: 1, 180_000: 1, 240_000: 1, 300_000: 1}),
-                ("?topic=a&step=2m&tag=eu", {0: 1, 120_000: 1, 240_000: 1}),
-                ("?state=cancelled&step=60000", {60_000: 1}),
+            quarter = NOW_MS // 900_000 * 900_000 - minute
+            for query, step, buckets in (
+                ("?step=1m", "1m", {0: 1, 120_000: 1, 180_000: 1, 240_000: 1, 300_000: 1}),
+                ("?topic=a&step=2m&tag=eu", "2m", {0: 1, 120_000: 1, 240_000: 1}),
+                ("?state=cancelled&step=60000", "1m", {60_000: 1}),
+                ("", "15m", {quarter: 4, quarter + 900_000: 1}),
             ):
                 reply = await client.send("GET", f"/v1/messages/histogram{query}")
                 shape = [{"from": render_time(minute + after), "count": count} for after, count in buckets.items()]
-                assert (reply.status, reply.json) == (200, {"buckets": shape})
+                assert (reply.status, reply.json) == (200, {"step": step, "buckets": shape})
             for path in ("count", "histogram"):
                 check_problem(await client.send("GET", f"/v1/messages/{path}?topic=nowhere"), 404, "unknown-topic")
             check_problem(await client.send("POST", "/v1/messages/count"), 405, "method-not-allowed")
@@ -90,7 +92,7 @@ def test_histogram() -> None:
         ("step=-1", "invalid-field", "step", "whole number with one unit"),
         ("step=1.5m", "invalid-field", "step", "whole number with one unit"),
         ("step=", "invalid-field", "step", "whole number with one unit"),
-        (f"from={NOW_MS}&to={NOW_MS + 1001 * 60_000}", "invalid-field", "step", "takes 1001 buckets of 1m"),
+        (f"from={NOW_MS}&to={NOW_MS + 1001 * 60_000}&step=1m", "invalid-field", "step", "takes 1001 buckets of 1m"),
         (f"from={NOW_MS}&to={NOW_MS + 10_001}&step=10ms", "invalid-field", "step", "a step of 11ms or more"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from api.port.timestamp import render_time
 from tests.api.harness import Client, run, running
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 
 
 async def _bury(client: Client, count: int) -> None:

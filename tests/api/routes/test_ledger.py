@@ -6,7 +6,7 @@ import pytest
 from api.port.ledger import ASKED_MAX, CLASSES, WINDOW_DEFAULT_MS, MessageLedger, RecordsAsked
 from tests.api.harness import check_problem, run, running
 from tests.api.memory_ledger import AT_MS, SIGHT, entry
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 
 WINDOW = {
     "from": "2026-09-21T14:13:20.125Z",

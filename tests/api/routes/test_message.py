@@ -13,7 +13,7 @@ from api.port.budget import LOOK_UPS_MAX
 from api.port.port import ANONYMOUS, MessageView
 from api.port.timestamp import render_time
 from tests.api.harness import Client, check_problem, run, running
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 from tests.examples import examples
 from tests.waiting import turns, until
 

@@ -6,7 +6,8 @@ from api.port.port import Limits
 from api.port.problem import Problem
 from api.port.timestamp import render_time
 from tests.api.harness import check_problem, run, running
-from tests.api.memory_port import NOW_MS, MemoryPort
+from tests.api.memory_port import MemoryPort
+from tests.api.memory_queries import NOW_MS
 
 _DUE = render_time(NOW_MS + 1_800_000)
 _ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}

@@ -14,7 +14,7 @@ from api.port.port import Delivery, Principal, PullIn
 from api.port.timestamp import render_time
 from api.routes.pull import render_pull
 from tests.api.harness import run, running, talk
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_queries import NOW_MS
 from tests.pace import lines_run
 
 

@@ -8,7 +8,8 @@ import pytest
 from api.port.port import Limits
 from api.port.timestamp import render_time
 from tests.api.harness import run, running
-from tests.api.memory_port import NOW_MS, MemoryPort
+from tests.api.memory_port import MemoryPort
+from tests.api.memory_queries import NOW_MS
 
 _RETRY = {"max_attempts": 16, "min_backoff": "1s", "max_backoff": "1h", "max_age": "0s"}
 _DEFAULTS = {

@@ -8,18 +8,18 @@ import click
 import pytest
 
 import cli.message.count
-from cli.message.histogram import step_of
 from node.runtime.exit_code import ExitCode
 from storage.format.states import STANDINGS
 from tests.cli.conftest import Call
 from tests.cli.scripted_node import ScriptedNode
 
 BUCKETS = {
+    "step": "1h",
     "buckets": [
         {"from": "2026-11-21T02:00:00.000Z", "count": 200},
         {"from": "2026-11-21T03:00:00.000Z", "count": 0},
         {"from": "2026-11-21T04:00:00.000Z", "count": 1},
-    ]
+    ],
 }
 
 
@@ -68,50 +68,20 @@ def test_histogram(node: ScriptedNode, call: Call) -> None:
     assert call("histogram", "--step", "1h").exit_code == ExitCode.OK
 
 
-@pytest.mark.parametrize(
-    ("range_ms", "step"),
-    [(0, "1s"), (48_000, "1s"), (48_001, "5s"), (3_600_000, "5m"), (86_400_000, "1h"), (10**14, "30d")],
-)
-def test_step_of(range_ms: int, step: str) -> None:
-    """The finest that makes few lines; the coarsest, if none does."""
-    assert step_of(range_ms) == step
-
-
-def asked(node: ScriptedNode) -> list[dict[str, str]]:
-    """The parameters of each request."""
-    return [{k: v for k, (v,) in parse_qs(urlsplit(path).query).items()} for _, path, _ in node.requests]
-
-
-def test_histogram_chooses_its_step_by_the_range_given(node: ScriptedNode, call: Call) -> None:
-    """One request, and the step is said; programs get what the node gives by itself."""
+def test_the_step_that_the_node_chose_is_said(node: ScriptedNode, call: Call) -> None:
+    """For people, beside the table, unless there is none to read. A step that was asked for is known."""
     node.say(200, BUCKETS)
-    result = call("histogram", "--from", "2026-11-21T00:00:00Z", "--to", "1795258800000")
-    assert result.exit_code == ExitCode.OK, result.output
-    assert [each["step"] for each in asked(node)] == ["15m"]
-    assert "each line is 15m" in result.stderr
+    result = call("histogram", "--from", "2026-11-21T00:00:00Z")
+    assert "each line is 1h; --step chooses another" in result.stderr
     node.say(200, BUCKETS)
-    call("histogram", "-o", "json")
-    assert asked(node)[1] == {}
-
-
-def test_histogram_finds_the_range_first(node: ScriptedNode, call: Call) -> None:
-    """Months first, then the buckets that hold messages in finer steps."""
-    day = 86_400_000
-    begin = 20_777 * day  # 2026-11-20
-    days = [{"from": f"2026-11-2{n}T00:00:00.000Z", "count": 7 * (n in (1, 2))} for n in range(4)]
-    hours = [{"from": f"2026-11-22T{3 * n:02}:00:00.000Z", "count": 7} for n in range(5)]
-    node.say(200, {"buckets": [{"from": "2026-11-20T00:00:00.000Z", "count": 14}]})
-    node.say(200, {"buckets": days})
-    node.say(200, {"buckets": hours})
-    result = call("histogram", "orders", "--from", str(begin))
-    assert result.exit_code == ExitCode.OK, result.output
-    first = {"topic": "orders", "from": str(begin), "step": "30d"}
-    second = first | {"to": str(begin + 30 * day), "step": "1d"}
-    third = first | {"to": str(begin + 3 * day), "step": "3h"}
-    assert asked(node) == [first, second, third]
-    assert result.stdout.count("\n") == 1 + len(hours)
-    node.say(200, {"buckets": []})
-    assert call("histogram").exit_code == ExitCode.OK
+    assert "each line" not in call("histogram", "--step", "1h").output
+    node.say(200, {"step": "1s", "buckets": []})
+    assert "each line" not in call("histogram").output
+    assert [urlsplit(path).query for _, path, _ in node.requests] == [
+        "from=2026-11-21T00%3A00%3A00Z",
+        "step=3600000",
+        "",
+    ]
 
 
 def test_refusals(node: ScriptedNode, call: Call) -> None:

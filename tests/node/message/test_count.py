@@ -68,8 +68,10 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
     """From `from`, or the first message's multiple of the step, to `to`, or the last message; buckets between them are
     there with nothing in them; more than may be are refused."""
 
-    async def histogram(node: Node, step_ms: int, **query: Any) -> list[HistogramBucket]:
-        return list(await node.front.histogram(CountQuery(**query), step_ms=step_ms, principal=ANONYMOUS))
+    async def histogram(node: Node, step_ms: int | None, **query: Any) -> list[HistogramBucket]:
+        found = await node.front.histogram(CountQuery(**query), step_ms=step_ms, principal=ANONYMOUS)
+        assert found.step_ms == (step_ms or HOUR_MS // 4)
+        return list(found.buckets)
 
     async def play(node: Node) -> None:
         assert await histogram(node, 1_000) == []
@@ -98,6 +100,11 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
             HistogramBucket(start - 30_000, 0),
         ]
         assert await histogram(node, 30_000, from_ms=start + 5 * HOUR_MS) == []
+        quarters = [
+            HistogramBucket(start + quarter * HOUR_MS // 4, {0: 3, 4: 1}.get(quarter, 0)) for quarter in range(5)
+        ]
+        chosen = {"from_ms": start + 1, "to_ms": start + 15 * HOUR_MS}
+        assert (await histogram(node, None, **chosen))[:5] == quarters
         for step_ms, query in ((1_000, {}), (1_000, {"from_ms": start - 950_000, "to_ms": None})):
             with pytest.raises(Problem, match="more than 1000 buckets of 1s") as caught:
                 await histogram(node, step_ms, **query)

@@ -157,12 +157,12 @@ def test_what_is_numbered_on_is_read_in_every_way(quick_path: Path, near: bool) 
         assert (piece.tolist(), end) == ([HOUR << 40 | first], (HOUR + 1) << 40)
         assert store.extents().units.tolist()[0] == len(store.topics_from(HOUR, 0)) == len(units)
         assert len(store.topics_from(HOUR, 200)) == 4
-        tally = DueTally(DUE, HOUR_MS, 10)
+        tally = DueTally(DUE, (HOUR_MS,), 10)
         hour = store.selectable(HOUR, Selection(OPEN))
         count = None if hour is None else HourCount(hour, Selection(OPEN), DUE)
         assert count is not None
         count.run(tally)
-        assert sum(tally.buckets.values()) == len(units)
+        assert sum(tally.counts.values()) == len(units)
     (place,) = move(store, [HOUR << 40 | first + 1], [DUE + 77], at_ms=2).tolist()
     assert place == HOUR << 40 | first + len(units)
     assert store.homes(np.array([place], np.uint64)).tolist() == [HOUR << 40 | first + 1]

@@ -1,5 +1,7 @@
 """Counting an hour's messages; tests/storage/store_model.py holds it against a model, whatever befell the store."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -127,7 +129,7 @@ ROWS = st.lists(
 @given(st.lists(ROWS, min_size=1, max_size=4), st.integers(1, 900), st.integers(-7, 7))
 def test_tallies_against_plain_sums(pieces: list[list[tuple[int, int, int]]], step_ms: int, origin_ms: int) -> None:
     """By topic and standing, and by due time, however the rows come in pieces; too many buckets are refused."""
-    by_topic, by_due, total = TopicTally(), DueTally(origin_ms, step_ms, 40), Total()
+    by_topic, by_due, total = TopicTally(), DueTally(origin_ms, (step_ms,), 40), Total()
     rows = [row for piece in pieces for row in piece]
     buckets = [(due_ms - origin_ms) // step_ms for due_ms, _, _ in rows]
     refused = max(buckets) - min(buckets) >= 40
@@ -143,7 +145,48 @@ def test_tallies_against_plain_sums(pieces: list[list[tuple[int, int, int]]], st
         assert refused
         return
     assert not refused
-    assert by_due.buckets == {bucket: buckets.count(bucket) for bucket in buckets}
+    assert by_due.counts == {bucket: buckets.count(bucket) for bucket in buckets}
     keys = [row[1:] for row in rows]
     assert by_topic.counts == {key: keys.count(key) for key in keys}
     assert total.count == len(rows)
+
+
+STEPS = st.lists(st.integers(2, 6), min_size=1, max_size=4).map(
+    lambda factors: [math.prod(factors[: n + 1]) for n in range(len(factors))]
+)
+ENDS = st.none() | st.integers(-60, 0), st.none() | st.integers(5_000, 5_100)
+
+
+@given(st.lists(ROWS, max_size=4), STEPS, st.integers(-7, 7), *ENDS)
+def test_a_step_is_chosen_as_if_all_were_known_before(
+    pieces: list[list[tuple[int, int, int]]],
+    steps: list[int],
+    origin_ms: int,
+    first_ms: int | None,
+    last_ms: int | None,
+) -> None:
+    """The first step with few enough buckets, from the fixed ends or the messages found; none is lost on the way."""
+    tally = DueTally(origin_ms, steps, 9, first_ms, last_ms)
+    due = [row[0] for piece in pieces for row in piece]
+    reach = [*due, *(end for end in (first_ms, last_ms) if end is not None)]
+    known = bool(due) or None not in (first_ms, last_ms)
+
+    def number(ms: int, step_ms: int) -> int:
+        return (ms - origin_ms) // step_ms
+
+    fits = [each for each in steps if not known or number(max(reach), each) - number(min(reach), each) < 9]
+    try:
+        for piece in pieces:
+            rows = np.array(piece, np.int64)
+            tally.add(rows[:, 0], rows[:, 1].astype(np.uint32), rows[:, 2].astype(np.uint8))
+        buckets = tally.buckets()
+    except TooManyBuckets:
+        assert not fits
+        return
+    assert tally.step_ms == fits[0]
+    if not known:
+        assert buckets == []
+        return
+    numbers = [number(each, tally.step_ms) for each in due]
+    span = range(number(min(reach), tally.step_ms), number(max(reach), tally.step_ms) + 1)
+    assert buckets == [(origin_ms + each * tally.step_ms, numbers.count(each)) for each in span]

@@ -1,0 +1,112 @@
+"""The part of tests.api.memory_port that is about many messages: lists, counts, and the dead ones."""
+
+import msgspec
+from msgspec.structs import replace
+
+from api.port.port import MessageIn, MessagePage, MessageView, Principal
+from api.port.problem import Problem
+from api.port.queries import (
+    BulkResult,
+    CountQuery,
+    DeadMessage,
+    DeadPage,
+    DeadQuery,
+    Histogram,
+    HistogramBucket,
+    ListQuery,
+)
+from tests.api.memory_cluster import MemoryCluster
+
+NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
+
+
+class Held(msgspec.Struct):
+    """A scheduled message as the port keeps it."""
+
+    id: str
+    message: MessageIn
+    due_ms: int
+    state: str = "scheduled"
+    attempt: int = 0
+    revision: int = 1
+    leased_until_ms: int = 0
+
+
+class MemoryQueries(MemoryCluster):
+    """Answers from `held`, the messages by id. The clock stands at `clock_ms`."""
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(node_id)
+        self.clock_ms = NOW_MS
+        self.held: dict[str, Held] = {}
+
+    async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
+        raise NotImplementedError
+
+    @staticmethod
+    def _check_topic(name: str | None) -> None:
+        if name == "nowhere":
+            raise Problem("unknown-topic", "there is no topic nowhere")
+
+    def _matching(self, query: CountQuery | DeadQuery) -> list[Held]:
+        self._check_topic(query.topic)
+        return [
+            held
+            for held in self.held.values()
+            if query.topic in (None, held.message.topic)
+            and (query.from_ms is None or query.from_ms <= held.due_ms)
+            and (query.to_ms is None or held.due_ms < query.to_ms)
+            and (query.tag is None or query.tag in held.message.tags)
+        ]
+
+    def _counted(self, query: CountQuery) -> list[Held]:
+        def state(held: Held) -> str:
+            return "ready" if held.state == "scheduled" and held.due_ms <= self.clock_ms else held.state
+
+        return [held for held in self._matching(query) if state(held) in query.states]
+
+    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
+        """The cursor is how many went before."""
+        found = sorted(self._counted(query), key=lambda held: held.due_ms)
+        start = int(query.cursor or 0)
+        end = start + query.limit
+        views = [await self.message(held.id, local=False, principal=principal) for held in found[start:end]]
+        return MessagePage([replace(view, history=()) for view in views], str(end) if end < len(found) else None)
+
+    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+        return len(self._counted(query))
+
+    async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
+        step_ms = step_ms or 900_000
+        due = [held.due_ms // step_ms * step_ms for held in self._counted(query)]
+        return Histogram(step_ms, [HistogramBucket(from_ms, due.count(from_ms)) for from_ms in sorted(set(due))])
+
+    async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
+        """The cursor is how many went before."""
+        start = int(query.cursor or 0)
+        found = self._dead(query)
+        end = start + query.limit
+        return DeadPage([self._dead_view(each) for each in found[start:end]], str(end) if end < len(found) else None)
+
+    def _dead(self, query: DeadQuery) -> list[Held]:
+        return [held for held in self._matching(query) if held.state == "dead"]
+
+    def _dead_view(self, held: Held) -> DeadMessage:
+        return DeadMessage(
+            id=held.id,
+            due_ms=held.due_ms,
+            asked_due_ms=held.due_ms,
+            died_ms=self.clock_ms,
+            reason="nacked",
+            attempts=held.attempt,
+            tags=held.message.tags,
+            key=held.message.key,
+        )
+
+    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
+        found = self._dead(query)
+        if dry_run or not found:
+            return BulkResult(len(found), 0, 0)
+        for held in found:
+            held.state, held.due_ms = "scheduled", self.clock_ms
+        return BulkResult(len(found), len(found), 4711)
