@@ -18,6 +18,7 @@ from api.routes import (
     pull,
     receipt,
     topic,
+    wheel,
 )
 
 ROUTES: Final = (
@@ -29,6 +30,7 @@ ROUTES: Final = (
     *dead.ROUTES,
     *ledger.ROUTES,
     *count.ROUTES,
+    *wheel.ROUTES,
     *cluster.ROUTES,
     *member.ROUTES,
     *backup.ROUTES,

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("cli.message.list", "list messages by topic, due time, tag and state"),
     "count": ("cli.message.count", "count messages by topic, due time, tag and state"),
     "histogram": ("cli.message.histogram", "show when messages are due"),
+    "wheel": ("cli.message.wheel", "show an hour of the wheel, second by second"),
     "ledger": ("cli.message.ledger", "say what became of the messages of a window"),
     "dead": ("cli.message.dead", "list the dead messages of a topic"),
     "redrive": ("cli.message.redrive", "make dead messages due again"),

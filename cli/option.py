@@ -162,6 +162,6 @@ def count_options(function: Command) -> Command:
 def count_query(options: Mapping[str, Any]) -> str:
     """Return the query of the given options, with its `?`. "" if none was given."""
     names = {"topic": "topic", "since": "from", "until": "to", "tag": "tag", "state": "state", "step": "step"}
-    names |= {name: name for name in ("limit", "cursor", "body")}
+    names |= {"at": "hour"} | {name: name for name in ("limit", "cursor", "body")}
     given = {name: options[option] for option, name in names.items() if options.get(option) is not None}
     return f"?{urlencode(given)}" if given else ""

@@ -7,8 +7,8 @@ It keeps HTTP apart from consensus and storage, so tests run the real server ove
 - A method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull` has
   made no lease. A cancelled `schedule` may or may not have been proposed.
 - Right before a call, the server checks that this node `leads()` or `reaches_leader()`. It does not for `forward`,
-  `message(local=True)`, `cluster`, `ready` and `metrics`. The port notices if leadership is lost after that check. It
-  raises `Problem("no-leader")` if nothing was proposed, `Problem("outcome-unknown")` if it may have happened.
+  `message(local=True)`, `cluster`, `ready` and `metrics`. If leadership is lost later, the port raises `no-leader` (if
+  nothing was proposed) or `outcome-unknown` (if it may have happened).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverV
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 
 #: Most messages of a pull, most receipts of an ack.
 PULL_MAX: Final = 1_000
@@ -346,27 +346,28 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     async def reschedule(
         self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
-        """Set another due time for a message that is not delivered. Refusals are as for `cancel`."""
+        """Set another due time for a message that is not delivered. Refusals as for `cancel`."""
 
     async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
-        """Return a page of the messages that match, without their history. Raises `unknown-topic`, `over-limit` if too
-        many lists wait, and `invalid-field` for a cursor of another query or another cluster."""
+        """Return a page of the messages that match, without their history. Raises `unknown-topic`, `over-limit`, and
+        `invalid-field` for a cursor of another query or another cluster."""
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        """Return how many messages match. Raises `unknown-topic`, and `over-limit` if too many counts wait."""
+        """Return how many messages match. Raises `unknown-topic`, `over-limit`."""
 
     async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
-        """Count by due time, in contiguous buckets. They begin at `from_ms`, or at the multiple of `step_ms` with the
-        first message, and end at `to_ms` or the last message. With `step_ms` None the leader chooses a step for at most
-        HISTOGRAM_CHOSEN_MAX buckets, each of which begins at a multiple of it. Refusals as for `count`; `invalid-field`
-        for too many buckets."""
+        """Count by due time, in buckets from `from_ms`, or the multiple of `step_ms` before the first message, to
+        `to_ms`, or the last message. With `step_ms` None the leader chooses a step, and they begin at its multiples.
+        Refusals as for `count`; `invalid-field` for too many buckets."""
+
+    async def wheel(self, query: WheelQuery, *, principal: Principal) -> WheelHour:
+        """Return an hour of the wheel, second by second. Refusals as for `count`."""
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Make dead messages due now, with attempts counted anew. `dry_run` only counts them. Limit and cursor are
-        ignored. Raises `unknown-topic`."""
+        """Make dead messages due now, on all pages. `dry_run` only counts them. Raises `unknown-topic`."""
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         """Move leadership to node `to`, or if None to the node that lacks least. Raises `unknown-node`,

@@ -53,6 +53,30 @@ class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buckets: Sequence[HistogramBucket]
 
 
+class WheelQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hour of the wheel that holds `at_ms`, None for the present one. With `topic` only its messages count."""
+
+    at_ms: int | None = None
+    topic: str | None = None
+
+
+class WheelSecond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A second with messages, since 1970: how many of them are open, and how many units it has."""
+
+    second: int
+    open_units: int
+    units: int
+
+
+class WheelHour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hour that begins at `hour_ms`, and its seconds with messages, ascending. `tick` is the second, since 1970,
+    that the leader dispatches."""
+
+    hour_ms: int
+    tick: int
+    seconds: Sequence[WheelSecond]
+
+
 class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Dead messages of a topic with the tag `tag`. The due time that their client asked for is in [from_ms, to_ms). A
     field that is None restricts nothing."""

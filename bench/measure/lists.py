@@ -1,6 +1,8 @@
-"""Measure lists of waiting messages: a page of 1,000 near and far ahead, and within one crowded second.
+"""Measure lists of waiting messages: a page of 1,000 near and far ahead, and within one crowded second. Measure the
+seconds of the wheel's next hour, and counts over all of it.
 
-Messages are spread over 24 h, and as many as a tenth of them are due in one more second. Each figure is the median of
+Messages are spread over 24 h. As many as a tenth of them are due in one more second, and as many again in the next
+hour. Each figure is the median of
 some requests, one behind the other, with bodies of 100 bytes. A hundredth page is asked for by the cursor of the one
 before it.
 """
@@ -34,7 +36,10 @@ async def lists(cluster: Cluster, scale: Scale) -> list[Row]:
     filled, _ = await fill(address, itertools.islice(itertools.cycle(spread), scale.listed // BATCH))
     crowd = batches([crowded_ms + row % 1000 for row in range(BATCH)], "crowd")
     crowded, _ = await fill(address, itertools.islice(itertools.cycle(crowd), scale.listed // 10 // BATCH))
-    detail: dict[str, object] = {"waiting": filled + crowded}
+    next_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
+    near = batches([next_ms + row * HOUR_MS // BATCH for row in range(BATCH)], "near")
+    near_by, _ = await fill(address, itertools.islice(itertools.cycle(near), scale.listed // 10 // BATCH))
+    detail: dict[str, object] = {"waiting": filled + crowded + near_by}
     caller = await Caller.connect(address.host, address.port)
     rows = []
     try:
@@ -48,9 +53,32 @@ async def lists(cluster: Cluster, scale: Scale) -> list[Row]:
                 rows.append(
                     Row(figure, 1000 * statistics.median(took), "ms", sum(took), at_most(bound_ms), detail=detail)
                 )
+        for name, target, bound_ms in (
+            ("count of all", "/v1/messages/count", 20),
+            ("histogram of all", "/v1/messages/histogram", 20),
+            ("count of one topic", "/v1/messages/count?topic=crowd", 2_000),
+            ("histogram of one topic", "/v1/messages/histogram?topic=crowd", 2_000),
+            ("wheel of the next hour", f"/v1/wheel?hour={next_ms}", 20),
+        ):
+            times = [await _asked(caller, target) for _ in range(ASKED)]
+            rows.append(
+                Row(
+                    name,
+                    1000 * statistics.median(took for took, _ in times),
+                    "ms",
+                    sum(took for took, _ in times),
+                    at_most(bound_ms),
+                    detail=detail | _size(times[0][1]),
+                )
+            )
     finally:
         caller.close()
     return rows
+
+
+def _size(document: dict[str, Any]) -> dict[str, object]:
+    """How many units an hour of the wheel has; nothing for another document."""
+    return {"units": sum(each["units"] for each in document["seconds"])} if "seconds" in document else {}
 
 
 async def _pages(caller: Caller, begin_ms: int) -> dict[str, Sequence[float]]:
@@ -71,6 +99,11 @@ async def _pages(caller: Caller, begin_ms: int) -> dict[str, Sequence[float]]:
 
 async def _page(caller: Caller, begin_ms: int, cursor: str) -> tuple[float, dict[str, Any]]:
     target = f"/v1/messages?from={begin_ms}&limit={PAGE}" + (f"&cursor={cursor}" if cursor else "")
+    return await _asked(caller, target)
+
+
+async def _asked(caller: Caller, target: str) -> tuple[float, dict[str, Any]]:
+    """Return the seconds that a request took, and its document."""
     begun_s = time.perf_counter()
     status, body = await caller.call(render("GET", target, b""))
     took_s = time.perf_counter() - begun_s

@@ -35,7 +35,7 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
@@ -205,6 +205,10 @@ class Front:
         """Count messages by due time. Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many
         buckets."""
         return await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))
+
+    async def wheel(self, query: WheelQuery, *, principal: Principal) -> WheelHour:
+        """Return an hour of the wheel, second by second. Raises `unknown-topic`, `over-limit`."""
+        return await self.groups.of_topic(query.topic).leading.wheel(query)
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""

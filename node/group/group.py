@@ -302,8 +302,8 @@ class Group:
             proposer=self.proposer, leadership=self.leadership, peers=self.peers, counters=self.counters,
             delivery_log=self.delivery_log, topic_metrics=self.topic_metrics, reserve=self.reserve,
             counting=self.counting, members=self.members, member_changes=self.member_changes,
-            levels=self.levels, transfer=self.transfer, drain=self.drain, backups=self.backups,
-            status=self.status, metrics=self.metrics,
+            tick=lambda: self.machine.tick, levels=self.levels, transfer=self.transfer, drain=self.drain,
+            backups=self.backups, status=self.status, metrics=self.metrics,
         )  # fmt: skip
         return GroupService(parts, self.status_feed)
 

@@ -20,7 +20,7 @@ from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedge
 from api.port.member import MemberView
 from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, Readiness, RescheduleResult, TopicView
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 from node.group.at_work import AtWork, reads_files
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
@@ -35,6 +35,7 @@ from node.message.topic import view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.topic_put import another_revision, put_topic, topic_named
 from node.message.view import find, place_states, tell, view_message
+from node.message.wheel_view import WheelView
 from node.port.draft import Draft
 from node.port.group_port import (
     BackupAsked,
@@ -86,6 +87,7 @@ class GroupService:
             parts.store, parts.clock, parts.entropy, parts.proposer, parts.topic_metrics
         )
         self._list = MessageList(parts.store, parts.clock)
+        self._wheel = WheelView(parts.store, parts.clock, parts.tick)
         self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
         self._topic_drops = TopicDrops(
             parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
@@ -265,6 +267,12 @@ class GroupService:
         """See MessagePort."""
         await self._leadership.sure()
         return await self._parts.counting.histogram(asked.query, asked.step_ms, self._leadership.require)
+
+    @reads_files
+    async def wheel(self, query: WheelQuery) -> WheelHour:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._wheel.hour(query, self._leadership.require)
 
     @reads_files
     async def dead(self, query: DeadQuery) -> DeadPage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,8 @@ class ServiceParts:
     topic_metrics: TopicMetrics
     reserve: Reserve
     counting: Counting
+    tick: Callable[[], int]
+    """The second, since 1970, that is being dispatched."""
     members: Members
     member_changes: MemberChanges
     levels: Levels

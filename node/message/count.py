@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +29,7 @@ from node.message.selection_of import selection_of
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
+from storage.format.position import HOUR_MAX, HOUR_MS
 from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.hour.hour_table import Extents
@@ -79,7 +80,7 @@ class Counting:
         selection = selection_of(self._store, query)
         last_ms = None if query.to_ms is None else query.to_ms - 1
         if step_ms is None:
-            tally = DueTally(0, STEPS_MS, HISTOGRAM_CHOSEN_MAX, query.from_ms, last_ms)
+            tally = DueTally(0, self._steps(selection), HISTOGRAM_CHOSEN_MAX, query.from_ms, last_ms)
         else:
             tally = DueTally(query.from_ms or 0, (step_ms,), HISTOGRAM_BUCKETS_MAX, query.from_ms, last_ms)
         try:
@@ -88,6 +89,17 @@ class Counting:
         except TooManyBuckets:
             raise _too_many(tally.step_ms) from None
         return Histogram(tally.step_ms, buckets)
+
+    def _steps(self, selection: Selection) -> Sequence[int]:
+        """The steps from which the histogram of a selection chooses. Of all open messages it is known beforehand which
+        hours have some. Steps that are too short for these are left out. By a step of whole hours nothing is read."""
+        first = -(-(selection.from_ms or 0) // HOUR_MS)
+        last = HOUR_MAX if selection.to_ms is None else selection.to_ms // HOUR_MS - 1
+        if not selection.all_open(first) or not (hours := self._store.open_hours(first, last)):
+            return STEPS_MS
+        low_ms = (hours[0] + 1) * HOUR_MS - 1 if selection.from_ms is None else selection.from_ms
+        high_ms = hours[-1] * HOUR_MS if selection.to_ms is None else selection.to_ms - 1
+        return [step for step in STEPS_MS if high_ms // step - low_ms // step < HISTOGRAM_CHOSEN_MAX]
 
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """Count the messages of a topic that have not ended. Also return how many units each hour had when it was
@@ -149,8 +161,8 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            if isinstance(tally, Total) and selection.all_open(hour):
-                tally.count += store.open_units(hour)
+            if selection.all_open(hour) and tally.add_hour(hour, store.open_units(hour)):
+                pass  # its counter is all that is needed
             elif (found := store.selectable(hour, selection)) is not None:
                 piece.append(HourCount(found, selection, now_ms))
                 units += found.units

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.port.problem import Problem
 from api.port.queries import CountQuery
+from node.message.topic_put import topic_named
 from storage.format.states import STANDINGS
 from storage.format.tag_filter import TagFilter
 from storage.query.selection import Selection
@@ -12,15 +12,9 @@ from storage.store import Store
 
 def selection_of(store: Store, query: CountQuery) -> Selection:
     """Return the selection of the messages that a count or a list asks for. Raises `unknown-topic`."""
-    number = None
-    if query.topic is not None:
-        topic = store.catalog.topic(query.topic)
-        if topic is None:
-            raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
-        number = topic.number
     return Selection(
         frozenset().union(*(STANDINGS[state] for state in query.states)),
-        number,
+        None if query.topic is None else topic_named(store, query.topic).number,
         query.from_ms,
         query.to_ms,
         None if query.tag is None else TagFilter.of([[query.tag]]),

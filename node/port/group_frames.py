@@ -67,6 +67,7 @@ READS: Final = frozenset(
         "topics",
         "count",
         "histogram",
+        "wheel",
         "dead",
         "ledger",
         "ledger_summary",

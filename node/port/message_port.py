@@ -9,7 +9,7 @@ import msgspec
 
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
 from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, RescheduleResult
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 from node.port.draft import Draft
 from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
@@ -116,6 +116,9 @@ class MessagePort(Protocol):
     async def histogram(self, asked: HistogramAsked) -> Histogram:
         """Count messages by due time. Raises what `count` raises, and `invalid-field` for more than
         HISTOGRAM_BUCKETS_MAX buckets."""
+
+    async def wheel(self, query: WheelQuery) -> WheelHour:
+        """Return an hour of the wheel, second by second. Raises what `count` raises."""
 
     async def dead(self, query: DeadQuery) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from storage.format.array import I64, U8, U32
+from storage.format.position import HOUR_MS
 from storage.format.rows import Units
 from storage.format.states import STANDINGS
 from storage.query.selection import SelectedHour
@@ -23,6 +24,10 @@ class Tally(Protocol):
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
         """Add some messages, one row each. `standing` is the number under which a message is counted: a state of
         COUNTED_AS, or READY."""
+
+    def add_hour(self, hour: int, count: int) -> bool:
+        """Add that many messages of an hour, without a look at them. False if the tally has to see each of them. Then
+        nothing is added."""
 
 
 class HourCount(SelectedHour):
@@ -65,6 +70,11 @@ class Total:
         """Add some messages, see Tally.add."""
         self.count += len(due_ms)
 
+    def add_hour(self, hour: int, count: int) -> bool:
+        """See Tally."""
+        self.count += count
+        return True
+
 
 class TooManyBuckets(Exception):
     """A DueTally has more buckets than it may have, also with its longest step."""
@@ -97,13 +107,26 @@ class DueTally:
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
         """See Tally. Raises TooManyBuckets."""
         low_ms, high_ms = int(due_ms.min()), int(due_ms.max())
-        before = self._found_ms or (low_ms, high_ms)
-        self._found_ms = min(low_ms, before[0]), max(high_ms, before[1])
-        self._lengthen()
+        self._found(low_ms, high_ms)
         first = (low_ms - self._origin_ms) // self.step_ms
         counts = np.bincount((due_ms - self._origin_ms) // self.step_ms - first)
         for number in np.flatnonzero(counts).tolist():
             self.counts[first + number] += int(counts[number])
+
+    def add_hour(self, hour: int, count: int) -> bool:
+        """See Tally. Only a bucket of whole hours takes an hour as it is. Raises TooManyBuckets."""
+        if self.step_ms % HOUR_MS or self._origin_ms % HOUR_MS:
+            return False
+        if count:
+            self._found(hour * HOUR_MS, (hour + 1) * HOUR_MS - 1)
+            self.counts[(hour * HOUR_MS - self._origin_ms) // self.step_ms] += count
+        return True
+
+    def _found(self, low_ms: int, high_ms: int) -> None:
+        """Note that messages were found from `low_ms` to `high_ms`."""
+        before = self._found_ms or (low_ms, high_ms)
+        self._found_ms = min(low_ms, before[0]), max(high_ms, before[1])
+        self._lengthen()
 
     def buckets(self) -> list[tuple[int, int]]:
         """Return all buckets without a hole: the time at which each begins, and the number of messages. None are there
@@ -154,3 +177,7 @@ class TopicTally:
         for each, count in zip(found.tolist(), counts.tolist(), strict=True):
             number, rank = divmod(each, len(self._standings))
             self.counts[low + number, self._standings[rank]] += count
+
+    def add_hour(self, hour: int, count: int) -> bool:
+        """See Tally. Each message has its own topic."""
+        return False

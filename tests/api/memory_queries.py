@@ -14,6 +14,9 @@ from api.port.queries import (
     Histogram,
     HistogramBucket,
     ListQuery,
+    WheelHour,
+    WheelQuery,
+    WheelSecond,
 )
 from tests.api.memory_cluster import MemoryCluster
 
@@ -80,6 +83,15 @@ class MemoryQueries(MemoryCluster):
         step_ms = step_ms or 900_000
         due = [held.due_ms // step_ms * step_ms for held in self._counted(query)]
         return Histogram(step_ms, [HistogramBucket(from_ms, due.count(from_ms)) for from_ms in sorted(set(due))])
+
+    async def wheel(self, query: WheelQuery, *, principal: Principal) -> WheelHour:
+        """Every message is one unit of its second."""
+        hour = (self.clock_ms if query.at_ms is None else query.at_ms) // 3_600_000
+        found = [held for held in self._matching(CountQuery(topic=query.topic)) if held.due_ms // 3_600_000 == hour]
+        seconds = sorted({held.due_ms // 1000 for held in found})
+        rows = [[held.state == "scheduled" for held in found if held.due_ms // 1000 == second] for second in seconds]
+        shown = [WheelSecond(second, sum(row), len(row)) for second, row in zip(seconds, rows, strict=True)]
+        return WheelHour(hour * 3_600_000, self.clock_ms // 1000, shown)
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """The cursor is how many went before."""

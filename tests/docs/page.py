@@ -119,7 +119,7 @@ def send_plainly(request: Request) -> Answer:
 
 
 def compare(shown: str, found: bytes, names: dict[str, str]) -> None:
-    """Hold an answer against the page's; what the page calls ids and receipts goes into `names`."""
+    """Hold an answer against the page's; what the page calls ids, receipts and times goes into `names`."""
     wanted, came = shown.strip().splitlines(), found.decode().strip().splitlines()
     if not shown.lstrip().startswith("{"):
         _compare_text(wanted, came)
@@ -152,6 +152,7 @@ def _compare_values(want: Any, came: Any, where: str, names: dict[str, str]) -> 
     elif isinstance(want, str) and _TIME.fullmatch(want):
         assert isinstance(came, str), where
         assert _TIME.fullmatch(came), where
+        names.setdefault(want, came)
     elif name in _NAMES and isinstance(want, str):
         assert isinstance(came, str), where
         assert names.setdefault(want, came) == came, where

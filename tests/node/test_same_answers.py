@@ -85,7 +85,7 @@ _NOT_ONE_BY_ONE = {
     "not-caught-up": ("DELETE /v1/cluster/members/{id}", "POST /v1/node/drain"),
     "over-limit": (
         "DELETE /v1/topics/{topic}", "GET /v1/ledger", "GET /v1/ledger/summary", "GET /v1/messages",
-        "GET /v1/messages/count", "GET /v1/messages/histogram",
+        "GET /v1/messages/count", "GET /v1/messages/histogram", "GET /v1/wheel",
         "GET /v1/messages/{id}", "POST /v1/messages/batch", "POST /v1/topics/{topic}/ack",
         "POST /v1/topics/{topic}/extend", "POST /v1/topics/{topic}/nack",
     ),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -109,6 +110,32 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
             with pytest.raises(Problem, match="more than 1000 buckets of 1s") as caught:
                 await histogram(node, step_ms, **query)
             assert caught.value.errors[0].parameter == "step"
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_histogram_of_whole_hours_reads_nothing(tmp_path: Path) -> None:
+    """All open messages, over so long that a bucket is an hour or more: their counters are enough. Hours that a window
+    cuts are read."""
+
+    async def histogram(node: Node, **query: Any) -> tuple[int, list[HistogramBucket]]:
+        found = await node.front.histogram(CountQuery(**query), step_ms=None, principal=ANONYMOUS)
+        return found.step_ms, [each for each in found.buckets if each.count]
+
+    async def play(node: Node) -> None:
+        start = (node.front.now_ms() // HOUR_MS + 2) * HOUR_MS
+        due = [start + hour * HOUR_MS + 77 for hour in (0, 0, 5, 24)]
+        await schedule(node, [MessageIn("t", b"1", due_ms=each) for each in due])
+        all_of_them = [HistogramBucket(start + hour * HOUR_MS, 1 + (hour == 0)) for hour in (0, 5, 24)]
+        with patch.object(HourCount, "run", side_effect=AssertionError):
+            assert await histogram(node) == (HOUR_MS, all_of_them)
+            window = {"from_ms": start, "to_ms": start + 24 * HOUR_MS}
+            assert await histogram(node, **window) == (HOUR_MS, all_of_them[:2])
+        cut = {"from_ms": start + 78, "to_ms": start + 24 * HOUR_MS + 78}
+        assert await histogram(node, **cut) == (HOUR_MS, all_of_them[1:])
+        assert await histogram(node, topic="t") == (HOUR_MS, all_of_them)
+        within = {"from_ms": start + 1, "to_ms": start + 100}
+        assert await histogram(node, **within) == (1_000, [HistogramBucket(start, 2)])
 
     run_node(tmp_path / "n1", play)
 

@@ -190,3 +190,22 @@ def test_a_step_is_chosen_as_if_all_were_known_before(
     numbers = [number(each, tally.step_ms) for each in due]
     span = range(number(min(reach), tally.step_ms), number(max(reach), tally.step_ms) + 1)
     assert buckets == [(origin_ms + each * tally.step_ms, numbers.count(each)) for each in span]
+
+
+@pytest.mark.parametrize(
+    ("origin_ms", "steps", "taken"),
+    [(0, (HOUR_MS,), True), (0, (3 * HOUR_MS,), True), (0, (1_000, HOUR_MS), False), (1, (HOUR_MS,), False)],
+)
+def test_an_hour_is_taken_whole_where_a_bucket_holds_it(origin_ms: int, steps: tuple[int, ...], taken: bool) -> None:
+    """By a step of whole hours that begins at one. An hour without messages does not widen the range."""
+    tally = DueTally(origin_ms, steps, 50)
+    assert [tally.add_hour(hour, count) for hour, count in ((9, 0), (2, 5), (4, 2), (40, 0))] == [taken] * 4
+    assert sum(count for _, count in tally.buckets()) == (7 if taken else 0)
+    if steps == (HOUR_MS,) and taken:
+        assert tally.buckets() == [(2 * HOUR_MS, 5), (3 * HOUR_MS, 0), (4 * HOUR_MS, 2)]
+        with pytest.raises(TooManyBuckets):
+            tally.add_hour(52, 1)
+    total = Total()
+    assert total.add_hour(3, 4)
+    assert total.count == 4
+    assert not TopicTally().add_hour(3, 4)
