@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from storage.tables.topic import NO_PAUSE, Pause, pause_of
 
 BUCKET_UNITS: Final = 1 << 20
 """The most units of an hour that are judged together. To judge so many takes about 500 MB of memory."""
@@ -95,11 +97,19 @@ in it on."""
 
 
 class Topic(NamedTuple):
-    """The facts about a topic that the ledger needs: its name, if its messages are pushed, and if it is strict."""
+    """The facts about a topic that the ledger needs: its name, if its messages are pushed, if it is strict, and its
+    newest pause."""
 
     name: str
     push: bool = False
     strict: bool = False
+    pause: Pause = NO_PAUSE
+
+    @classmethod
+    def of(cls, name: str, settings: Mapping[str, Any]) -> Topic:
+        """Return the facts about a topic with these settings."""
+        push, strict = settings.get("mode") == "push", settings.get("handover") == "strict"
+        return cls(name, push, strict, pause_of(settings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,13 +111,16 @@ class LateCause(IntEnum):
     NO_LEADER = 1
     """It fell due when no node led, or none that still could act. The first term after that handed it over."""
     WAITING_FOR_CONSUMER = 2
-    """It had been dispatched, and no consumer pulled it (or its topic was paused)."""
+    """It had been dispatched, and no consumer pulled it."""
     WAITING_FOR_RECEIVER = 3
     """It had been dispatched, and its webhook receiver had no room or was ill."""
     DISPATCH = 4
     """The leader was behind. It was handed over as soon as it was dispatched."""
     SCHEDULED_LATE = 5
     """It was scheduled, or rescheduled, too near to its due time or after it."""
+    PAUSE = 6
+    """Its topic was paused for the longer part of the delay. A message that was never handed over has this cause, too,
+    while its topic is paused."""
 
 
 class Cause(IntEnum):

@@ -141,6 +141,7 @@ def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[n
             local_index=local_index,
             term=hand_overs.term[first[late]],
             mode=hand_overs.mode[first[late]],
+            topic=rows["topic"][at[late]],
         ),
         context,
     )

@@ -30,6 +30,7 @@ from ledger.columns import (
     Cause,
     Columns,
     Flag,
+    LateCause,
     Lost,
     MessageClass,
     empty_columns,
@@ -39,10 +40,11 @@ from ledger.columns import (
 )
 from ledger.coverage import Coverage
 from ledger.detailed import judge_in_detail
-from ledger.lateness import FirstHandOvers, late_causes
+from ledger.lateness import FirstHandOvers, Pauses, late_causes
 from ledger.scheduled_twice import find_twins, twin_rows
 from ledger.unrecorded import unseen
 from storage.format.array import I64, U8
+from storage.format.position import EVER_MS
 from storage.format.states import CANCELLED, DELIVERED, EXPIRED, IS_SETTLED, PENDING, table
 
 _ATTEMPT_BITS = np.uint64(0xFFFF)
@@ -185,6 +187,7 @@ def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context
         local_index=local_index,
         term=term,
         mode=mode,
+        topic=rows["topic"][at],
     )
     rows["late_cause"][at] = late_causes(first, context)
 
@@ -199,17 +202,22 @@ def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDA
     overdue = np.flatnonzero(waits & (rows["due_ms"] < context.until_ms - context.grace_ms))
     if len(overdue):
         flags[overdue] |= np.uint32(Flag.OVERDUE)
+        pauses = Pauses.of(rows["topic"][overdue], context)
+        waits_first = (pauses.until_ms == EVER_MS) & (rows["hand_overs"][overdue] == 0)
+        rows["late_cause"][overdue[waits_first]] = LateCause.PAUSE
         if context.lost_after_ms:
-            _lose_overdue(rows, overdue, context, coverage)
+            _lose_overdue(rows, overdue, pauses, context, coverage)
     if context.receipts_until_ms > context.receipts_from_ms:
         _ask_receivers(rows, context)
 
 
-def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Coverage) -> None:
+def _lose_overdue(rows: Columns, overdue: I64, pauses: Pauses, context: Context, coverage: Coverage) -> None:
     """Set the class of overdue messages to lost if they were never handed over and are due for longer than
-    `Context.lost_after_ms`. All accounts must cover the time since they were due."""
+    `Context.lost_after_ms`. All accounts must cover the time since they were due. The time counts from the end of the
+    pause of their topic. What waits for a paused topic is not lost."""
     due_ms = rows["due_ms"][overdue]
-    gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
+    free_ms = np.maximum(due_ms, pauses.until_ms)
+    gone = (free_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
     gone &= coverage.of_all(due_ms, np.full(len(due_ms), context.until_ms - context.grace_ms))
     lost = overdue[gone]

@@ -8,14 +8,16 @@ The causes are tried in this order, and the first that fits is taken:
 2. no_leader: the message fell due between two terms. The earlier term had ended by the record of its end. If its leader
    was killed, the latest of the term's records counts as the end. The later term handed the message over, at most
    `Context.grace_ms` after it began.
-3. waiting_for_consumer, waiting_for_receiver: the start record has the dispatch state of its moment. By that state the
+3. pause: the topic was paused for the longer part of the delay. Only the newest pause of a topic is known.
+4. waiting_for_consumer, waiting_for_receiver: the start record has the dispatch state of its moment. By that state the
    unit had been dispatched before. So it waited for a pull, or for its webhook receiver.
-4. dispatch: in all other cases the unit was handed over as soon as it was dispatched, but it was dispatched late.
+5. dispatch: in all other cases the unit was handed over as soon as it was dispatched, but it was dispatched late.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from ledger.bucket import Context
 from ledger.columns import LateCause
 from storage.format.array import I64, U8, U32
 from storage.record.delivery_record import PUSH
+from storage.tables.topic import NO_PAUSE
 
 _LONG_AGO = np.iinfo(np.int64).min
 
@@ -41,6 +44,24 @@ class FirstHandOvers:
     local_index: U32
     term: U32
     mode: U8
+    topic: U32
+
+
+class Pauses(NamedTuple):
+    """The newest pause of the topic of each of n messages, [n] each: see storage.tables.topic.Pause."""
+
+    since_ms: I64
+    until_ms: I64
+
+    @classmethod
+    def of(cls, topic: U32, context: Context) -> Pauses:
+        """Return the pauses of these topics, by their numbers."""
+        since_ms, until_ms = np.zeros(len(topic), np.int64), np.zeros(len(topic), np.int64)
+        for number, each in context.topics.items():
+            if each.pause != NO_PAUSE:
+                its = topic == number
+                since_ms[its], until_ms[its] = each.pause
+        return cls(since_ms, until_ms)
 
 
 def late_causes(first: FirstHandOvers, context: Context) -> U8:
@@ -50,6 +71,9 @@ def late_causes(first: FirstHandOvers, context: Context) -> U8:
     )
     waiting = np.where(first.mode == PUSH, LateCause.WAITING_FOR_RECEIVER, LateCause.WAITING_FOR_CONSUMER)
     cause = np.where(dispatched, waiting, LateCause.DISPATCH)
+    pauses = Pauses.of(first.topic, context)
+    paused_ms = np.minimum(pauses.until_ms, first.at_ms) - np.maximum(pauses.since_ms, first.since_ms)
+    cause[2 * paused_ms >= first.at_ms - first.since_ms] = LateCause.PAUSE
     cause[_leaderless(first, context)] = LateCause.NO_LEADER
     cause[first.at_ms - first.since_ms <= context.late_ms] = LateCause.SCHEDULED_LATE
     return cause.astype(np.uint8)

@@ -24,9 +24,8 @@ import numpy.typing as npt
 from ledger.bucket import SPAN, Bucket, Context, Rows
 from ledger.columns import Columns
 from storage.catalog.doubt import CLOCKS_MS
-from storage.file.delivery_file import EVER_MS
 from storage.format.array import I64
-from storage.format.position import MS_PER_TICK
+from storage.format.position import EVER_MS, MS_PER_TICK
 
 NOBODY = 0
 """Stands for the number of a node in a span if it is not known which node led."""

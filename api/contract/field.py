@@ -32,7 +32,7 @@ EXTENSION: Final = "extension"
 #: Members of the answers of a look-up and a pull. These answers also show the fields of the extension.
 OF_ANSWERS: Final = frozenset(
     ("id", "receipt", "state", "revision", "attempt", "term", "topic", "due", "asked_due", "created", "handed_over")
-) | {"leased_until", "settled", "lateness_ms", "last_error", "history", "dead"}
+) | {"leased_until", "settled", "lateness_ms", "last_error", "history", "held", "dead"}
 #: `stored` of a field that is not needed once the message is scheduled.
 NOT_STORED: Final = ""
 #: A record's extension holds 65,535 bytes, and apply adds members of its own.

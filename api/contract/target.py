@@ -23,7 +23,8 @@ from api.contract.kind import Kind
 from api.contract.object import Fields, or_null, read_inner
 from api.port.address_guard import Addresses
 from api.port.duration import render_duration
-from api.port.port import Limits, Target
+from api.port.message import Target
+from api.port.port import Limits
 
 URL_BYTES_MAX: Final = 2048
 #: Methods of a delivery. It carries a body, which has no meaning with GET and DELETE (RFC 9110 section 9.3), so these

@@ -24,6 +24,7 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
+from api.port.message import MessagePage, MessageView, Target
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 
@@ -56,16 +57,6 @@ class Limits(msgspec.Struct, frozen=True):
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
     batch_bytes_max: int = 16 * 1024 * 1024
     batch_lines_max: int = 10_000
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The receiver of a webhook. `secret` (a topic's only) signs it. None means the topic's value, or the default."""
-
-    url: str
-    method: str = "POST"
-    headers: dict[str, str] | None = None
-    timeout_ms: int | None = None  # 100 ms .. 5 min
-    secret: str | None = None  # "whsec_" and base64 of 24 to 64 bytes
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,50 +117,6 @@ class ScheduledOne(msgspec.Struct, frozen=True):
     id: str
     due_ms: int
     status: int
-
-
-class HistoryEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An event in a message's history. `at_ms` is None and `node` empty for a delivery at an unknown time."""
-
-    at_ms: int | None
-    event: str
-    node: str
-    term: int
-    attempt: int
-
-
-class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message as GET shows it. `content_type` "" means a JSON body, as in `MessageIn`."""
-
-    id: str
-    topic: str
-    state: str  # scheduled | ready | leased | delivered | cancelled | dead | expired
-    due_ms: int
-    asked_due_ms: int
-    created_ms: int
-    revision: int
-    attempt: int
-    body: bytes
-    content_type: str = ""
-    tags: Sequence[str] = ()
-    headers: Mapping[str, str] | None = None
-    key: str | None = None
-    handed_over_ms: int | None = None  # the newest delivery
-    settled_ms: int | None = None
-    lateness_ms: int | None = None  # newest delivery minus asked due time
-    last_error: str | None = None
-    history: Sequence[HistoryEvent] = ()
-    dead: Mapping[str, Any] | None = None  # as in `Delivery`
-    target: Target | None = None  # the message's own; None: its topic's
-    extension: Mapping[str, Any] = {}  # fields in the record's extension, as it keeps them (`api.contract.fields`)
-
-
-class MessagePage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of messages without their history, in order of (due time, place). `next_cursor` None: the last page. A
-    page before the last one may have fewer messages than asked for, or none."""
-
-    items: Sequence[MessageView]
-    next_cursor: str | None = None
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,8 @@ from api.http.answer import JSON, NDJSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.loop_turn import in_turns
-from api.port.port import HistoryEvent, Limits, MessageIn, MessageView, ScheduledOne
+from api.port.message import HistoryEvent, MessageView
+from api.port.port import Limits, MessageIn, ScheduledOne
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from api.read.batch import key_conflict, read_batch, render_batch
@@ -213,6 +214,9 @@ def show_message(view: MessageView, *, body: bool = True, history: bool = False)
         "target": None if view.target is None else show_target(view.target),
         **_extension_shape(view.extension),
     }
+    if view.held is not None:
+        since_ms = view.held.since_ms
+        shape["held"] = {"by": view.held.by, "since": None if since_ms is None else render_time(since_ms)}
     if history:
         shape["history"] = [_event_shape(event) for event in view.history]
     if view.dead:

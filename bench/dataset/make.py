@@ -45,6 +45,7 @@ TOPICS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("hooks", {"mode": "push", "push": {"url": "http://127.0.0.1:9/"}}),
     ("strict", {"mode": "push", "push": {"url": "http://127.0.0.1:9/"}, "handover": "strict"}),
     ("audited", {}),
+    ("paused", {"paused": True}),
 ]
 NO_LEADER_MS: Final = 700
 _EXPECTED: Final = ("class", "flags", "late_cause", "lost", "hand_overs", "retries", "duplicates")

@@ -26,8 +26,8 @@ from storage.record.delivery_record import END, PULL, PUSH, START
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000
 """The longest time of a story, from its due time on."""
-ORDERS, HOOKS, STRICT, AUDITED = 1, 2, 3, 4
-"""Topics: pull; push; push, strict; pull, with consumers that keep receipts."""
+ORDERS, HOOKS, STRICT, AUDITED, PAUSED = 1, 2, 3, 4, 5
+"""Topics: pull; push; push, strict; pull, with consumers that keep receipts; pull, and paused."""
 
 UNIT_PLAN: Final = np.dtype(
     [

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.dataset.planted_case import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messages, Plan
+from bench.dataset.planted_case import AUDITED, HOOKS, LEASE_MS, ORDERS, PAUSED, STRICT, Messages, Plan
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64
@@ -74,6 +74,11 @@ def expired(plan: Plan, count: int) -> None:
 def overdue(plan: Plan, count: int) -> None:
     """Messages that no consumer has pulled so far."""
     plan.expect(_calm(plan, "overdue", count), MessageClass.PENDING, Flag.OVERDUE)
+
+
+def paused(plan: Plan, count: int) -> None:
+    """Messages of a paused topic, which wait for the end of the pause."""
+    plan.expect(_calm(plan, "paused", count, PAUSED), MessageClass.PENDING, Flag.OVERDUE, LateCause.PAUSE)
 
 
 def open_again(plan: Plan, count: int) -> None:
@@ -354,10 +359,11 @@ def records_missing(plan: Plan, count: int) -> None:
 
 
 STORIES: Final[tuple[Callable[[Plan, int], None], ...]] = (
-    dead, dead_after_a_retry, cancelled, cancelled_unanswered, expired, overdue, open_again, no_trace, never_received,
-    received, lease_ended, unknown_outcome, acked_late, acked_in_passing, unexplained, nodes_disagree, scheduled_twice,
-    failover, early, waiting_for_consumer, waiting_for_receiver, dispatched_late, scheduled_late, no_leader, retried,
-    given_back, rescheduled, redriven, after_cancel, delivered_unsettled, untraced, strict, released, records_missing,
+    dead, dead_after_a_retry, cancelled, cancelled_unanswered, expired, overdue, paused, open_again, no_trace,
+    never_received, received, lease_ended, unknown_outcome, acked_late, acked_in_passing, unexplained,
+    nodes_disagree, scheduled_twice, failover, early, waiting_for_consumer, waiting_for_receiver, dispatched_late,
+    scheduled_late, no_leader, retried, given_back, rescheduled, redriven, after_cancel, delivered_unsettled,
+    untraced, strict, released, records_missing,
 )  # fmt: skip
 """The stories among plain messages. The stories at the ends of time (pending, in_flight, outside_window), and the
 messages in no file (not_found), are added by make.py."""

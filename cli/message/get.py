@@ -27,6 +27,7 @@ FIELDS = (
     "settled",
     "lateness_ms",
     "last_error",
+    "held",
     "target",
     "retry",
 )

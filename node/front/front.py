@@ -18,13 +18,12 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.port.member import MemberView
+from api.port.message import MessagePage, MessageView
 from api.port.port import (
     CancelResult,
     Delivery,
     Limits,
     MessageIn,
-    MessagePage,
-    MessageView,
     Principal,
     PullIn,
     Readiness,

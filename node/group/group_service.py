@@ -18,7 +18,8 @@ from api.port.backup import SnapshotView
 from api.port.leadership import DrainView, OpenHandOvers, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.port.member import MemberView
-from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, Readiness, RescheduleResult, TopicView
+from api.port.message import MessagePage, MessageView
+from api.port.port import CancelResult, MessageIn, Readiness, RescheduleResult, TopicView
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 from node.group.at_work import AtWork, reads_files
@@ -151,7 +152,7 @@ class GroupService:
         newest_term = parts.group.term
         stands = next(place_states(store, np.array([found.place], np.uint64), newest_term))
         return view_message(
-            store, found, asked.id, stands=stands, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
+            store, found, asked.id, stands=stands, topic=topic, now_ms=parts.clock.now_ms(),
             term=newest_term, nodes=[member.id for member in parts.members.table.all()], told=told,
             leads=term is not None, leased_ahead=leased_ahead,
         )  # fmt: skip

@@ -272,12 +272,7 @@ class Ledgers:
     def _topics(self) -> dict[int, Topic]:
         """Return the topics that have settings, by number, as the rules need them. Other topics are left out."""
         return {
-            topic.number: Topic(
-                topic.name,
-                push=topic.settings.get("mode") == "push",
-                strict=topic.settings.get("handover") == "strict",
-            )
-            for topic in self._store.catalog.topics_with_settings()
+            topic.number: Topic.of(topic.name, topic.settings) for topic in self._store.catalog.topics_with_settings()
         }
 
     # -- what is shown

@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from api.port.port import PULL_BYTES_MAX, MessagePage, MessageView
+from api.port.message import MessagePage, MessageView
+from api.port.port import PULL_BYTES_MAX
 from api.port.problem import Problem
 from api.port.queries import ListQuery
 from node.handover.term import Leads, Term
@@ -208,7 +209,7 @@ class MessageList:
             found if query.body else found._replace(record=msgspec.structs.replace(record, body=b"")),
             encode_id(store.group, found.home, record.random),
             stands=at_place,
-            topic=topic.name if topic else "",
+            topic=topic,
             now_ms=now_ms,
             term=term.term,
             told=told,

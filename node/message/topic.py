@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
+from api.port.message import Target
+from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, TopicChange, TopicView
 from api.port.problem import FieldFault, Problem
 from storage.tables.topic import Topic
 

@@ -15,15 +15,16 @@ from msgspec.structs import replace
 
 from api.contract.fields import MESSAGE
 from api.port.loop_turn import in_turns
-from api.port.port import HistoryEvent, MessageView, Target
+from api.port.message import Held, HistoryEvent, MessageView, Target
 from api.port.problem import Problem
 from node.settle.retry import describe, reason_of
 from replication.apply.message.move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.apply.message.unheard import nobody_heard
 from storage.format.array import U64
+from storage.format.hold_reasons import HOLD_REASONS
 from storage.format.message_id import BadId, decode_id
 from storage.format.pieces import at_once
-from storage.format.position import GONE
+from storage.format.position import EVER_MS, GONE
 from storage.format.rows import BY_RECEIPT, PLANNED, Settles
 from storage.format.states import (
     DELIVERED,
@@ -41,6 +42,7 @@ from storage.format.states import (
 from storage.query.lease_end import lease_ends_ms
 from storage.record.record import Record
 from storage.store import Store
+from storage.tables.topic import Topic, pause_of
 
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
 """Codes of moves on purpose. All others say why a hand-over failed."""
@@ -124,7 +126,7 @@ def view_message(
     id: str,
     *,
     stands: PlaceState,
-    topic: str,
+    topic: Topic | None,
     now_ms: int,
     term: int,
     told: Settles,
@@ -135,7 +137,7 @@ def view_message(
     """Make the answer to a GET in this `term`.
 
     - `stands`: the unit and the state at the message's place.
-    - `topic`: the name of the message's topic.
+    - `topic`: the message's topic, None if it was dropped.
     - `told`: the history of the message (Store.history).
     - `nodes`: the names of the nodes, in the order of their numbers from 1. None: the answer has no history.
     - `leads`: true if this node leads in this term.
@@ -151,7 +153,7 @@ def view_message(
     handed_over_ms = handed_over_at(history, term, now_ms) if len(history) else None
     return MessageView(
         id=id.upper(),
-        topic=topic,
+        topic="" if topic is None else topic.name,
         state=shown,
         due_ms=stands.due_ms,
         asked_due_ms=record.asked_due_ms,
@@ -170,8 +172,16 @@ def view_message(
         history=() if nodes is None else _events(record, history, nodes, term, now_ms),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
+        held=_held(shown, stands.due_ms, topic),
         extension=MESSAGE.kept(record.extension),
     )
+
+
+def _held(shown: str, due_ms: int, topic: Topic | None) -> Held | None:
+    """The rule that holds a message which is shown in this state. None if no rule holds it."""
+    if shown != READY_WORD or topic is None or (pause := pause_of(topic.settings)).until_ms != EVER_MS:
+        return None
+    return Held(HOLD_REASONS["pause"].name, max(due_ms, pause.since_ms) if pause.since_ms else None)
 
 
 def revision_of(record: Record) -> int:

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from api.port.port import MessageIn, Target
+from api.port.message import Target
+from api.port.port import MessageIn
 from node.port.plain import U32, BadColumns, Plain
 from storage.format.array import I64, U64
 from storage.format.schedule_status import ON_CONFLICT

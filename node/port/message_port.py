@@ -8,7 +8,8 @@ from typing import Protocol
 import msgspec
 
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
-from api.port.port import CancelResult, MessageIn, MessagePage, MessageView, RescheduleResult
+from api.port.message import MessagePage, MessageView
+from api.port.port import CancelResult, MessageIn, RescheduleResult
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
 from node.port.draft import Draft
 from node.port.plain import I64, U16, U64, Count, Ms, Plain

@@ -31,7 +31,7 @@ from storage.format.rows import (
 from storage.record.delivery_record import DELIVERY
 from storage.record.record import RECORD_HEADER_SIZE
 from storage.tables.members import REMOVED
-from storage.tables.topic import Topic
+from storage.tables.topic import Topic, paused_settings
 
 
 def is_export_directory(path: Path) -> bool:
@@ -74,7 +74,7 @@ def _node(path: Path, name: str, word: ExportedNode | None) -> NodeData:
 
 
 def _topic(topic: ExportedTopic) -> Topic:
-    settings = {"mode": topic.mode, "handover": topic.handover}
+    settings = {"mode": topic.mode, "handover": topic.handover, **paused_settings(topic.pause)}
     return Topic(
         number=topic.number, namespace=topic.namespace, name=topic.name, settings=settings, revision=0, created_ms=0
     )

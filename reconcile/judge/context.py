@@ -26,7 +26,8 @@ from reconcile.files.deliveries import Gap
 from reconcile.files.inventory import Inventory
 from reconcile.judge.first_pass import Account, Survey
 from reconcile.judge.outside_records import Said
-from storage.file.delivery_file import EVER_MS, Ends, cut_short, whole_from_ms
+from storage.file.delivery_file import Ends, cut_short, whole_from_ms
+from storage.format.position import EVER_MS
 
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
@@ -59,7 +60,7 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         gaps=np.concatenate(
             [gaps, closed(open_gaps, terms), unrecorded(terms, from_ms), beyond(terms, until_ms, EVER_MS, from_ms)]
         ),
-        topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
+        topics={number: Topic.of(topic.name, topic.settings) for number, topic in inventory.topics.items()},
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,
         **options,
@@ -113,7 +114,3 @@ def _place(account: Account) -> tuple[str, str, int]:
 
 def _spans(rows: list[tuple[int, int, int, int, int]]) -> Rows:
     return np.array(rows, SPAN)
-
-
-def _topic(name: str, settings: Mapping[str, Any]) -> Topic:
-    return Topic(name, push=settings.get("mode") == "push", strict=settings.get("handover") == "strict")

@@ -60,6 +60,7 @@ LATE_CAUSES: Final = {
     "waiting_for_receiver": Said("Waiting for the receiver", "Ready, and its webhook receiver had no room.", BLUE),
     "dispatch": Said("Dispatch", "The leader was behind.", AMBER),
     "scheduled_late": Said("Scheduled late", "Scheduled or moved too near to its due time, or after it.", GREY),
+    "pause": Said("Pause", "Its topic was paused for the longer part of the delay.", VIOLET),
 }
 
 CAUSES: Final = {

@@ -16,7 +16,7 @@ from replication.apply.message.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.doubt import NO_DOUBT
 from storage.format.level import has
-from storage.tables.topic import Topic
+from storage.tables.topic import PAUSED_SINCE, RESUMED_AT, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,25 @@ def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
         said = topic is None or store.doubt.term == envelope.term
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
+    if has(store.level, "pause-times"):
+        _mark_pause(settings, topic.settings if topic is not None else {}, envelope.now_ms)
     topic = store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace)
     applying.told.topics([topic.number])
     return TopicPut(topic, True)
+
+
+def _mark_pause(settings: dict[str, Any], before: dict[str, Any], now_ms: int) -> None:
+    """Note in the new settings of a topic since when it is paused, or when it was resumed last."""
+    for mark in (PAUSED_SINCE, RESUMED_AT):
+        settings.pop(mark, None)
+        if mark in before:
+            settings[mark] = before[mark]
+    was_paused, is_paused = before.get("paused", False), settings.get("paused", False)
+    if is_paused and not was_paused:
+        settings[PAUSED_SINCE] = now_ms
+        settings.pop(RESUMED_AT, None)
+    elif was_paused and not is_paused:
+        settings[RESUMED_AT] = now_ms
 
 
 DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3

@@ -43,6 +43,7 @@ from storage.file.delivery_file import DeliveryFile
 from storage.file.disk import Disk
 from storage.format.position import HOUR_MS
 from storage.format.rows import Corrupt, FormatRefused
+from storage.tables.topic import NO_PAUSE, Pause
 
 FORMAT: Final = 1
 MANIFEST: Final = "MANIFEST.json"
@@ -129,6 +130,7 @@ class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mode: Literal["pull", "push"]
     handover: Literal["fast", "strict"]
+    pause: Pause = NO_PAUSE
 
 
 class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from storage.directory.data_directory import DirectoryRefused, owner_of
 from storage.export.manifest import FORMAT, ExportedMember, ExportedNode, ExportedTopic
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt
+from storage.tables.topic import pause_of
 
 _TRIES: Final = 5
 
@@ -75,6 +76,7 @@ def source_of(
                 name=topic.name,
                 mode="push" if topic.settings.get("mode") == "push" else "pull",
                 handover="strict" if topic.settings.get("handover") == "strict" else "fast",
+                pause=pause_of(topic.settings),
             )
             for topic in catalog.topics()
         ),

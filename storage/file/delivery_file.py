@@ -20,7 +20,7 @@ import numpy as np
 
 from storage.file.disk import Disk
 from storage.format.array import I64
-from storage.format.position import HOUR_MS
+from storage.format.position import EVER_MS, HOUR_MS
 from storage.format.rows import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 from storage.record.delivery_record import (
     DELIVERY,
@@ -37,7 +37,6 @@ FILE_BYTES_MAX: Final = 64 << 20
 BACK_MS: Final = 10_000
 READ_ROWS: Final = 65_536
 """Records read at a time: 5 MB."""
-EVER_MS: Final = 1 << 62
 _MANY: Final = 1 << 62  # more records than any file has
 
 _NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")

@@ -51,6 +51,7 @@ import numpy.typing as npt
 
 from storage.format.array import I64, U32
 from storage.format.checksum import checksum_rows
+from storage.format.level import LEVELS
 
 HEADER_SIZE: Final = 64
 MAGIC_LOG: Final = b"HWLOG"
@@ -64,7 +65,7 @@ READS: Final = {
     MAGIC_LOG: (1, 1),
     MAGIC_INDEX: (1, 1),
     MAGIC_SETTLE: (1, 1),
-    MAGIC_JOURNAL: (1, 3),
+    MAGIC_JOURNAL: LEVELS,
     MAGIC_DELIVERIES: (1, 1),
     MAGIC_SNAPSHOT: (1, 1),
     MAGIC_HEADERS: (1, 1),

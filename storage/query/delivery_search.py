@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.file.delivery_file import BACK_MS, EVER_MS, READ_ROWS, DeliveryFile, Ends, cut_short, delivery_files
+from storage.file.delivery_file import BACK_MS, READ_ROWS, DeliveryFile, Ends, cut_short, delivery_files
 from storage.file.disk import Disk
 from storage.format.array import I64, U64
-from storage.format.position import HOUR_MS
+from storage.format.position import EVER_MS, HOUR_MS
 from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,

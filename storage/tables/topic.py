@@ -12,11 +12,13 @@ import struct
 import sys
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from typing import Any, Final, NewType
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, NewType
 
 import msgspec
 
 from storage.format.array import U32
+from storage.format.position import EVER_MS
 from storage.lmdb.table import Table
 
 _NUMBER: Final = struct.Struct(">I")
@@ -53,6 +55,35 @@ def topic_of(subscription: Subscription) -> int:
 def number_of(subscription: Subscription) -> int:
     """The number of the subscription among those of its topic: 0, as long as only number 0 exists."""
     return subscription >> _TOPIC_BITS
+
+
+PAUSED_SINCE: Final = "paused_since_ms"
+RESUMED_AT: Final = "resumed_ms"
+"""Settings that apply sets by itself, from the level of `pause-times` on: when the newest pause of the topic began, and
+when it ended. While the topic is paused it has no RESUMED_AT."""
+
+
+class Pause(NamedTuple):
+    """The newest pause of a topic: since_ms <= t < until_ms. Its begin is 0 if it is not known. If it lasts, its end is
+    EVER_MS. A topic that was never paused has NO_PAUSE."""
+
+    since_ms: int
+    until_ms: int
+
+
+NO_PAUSE: Final = Pause(0, 0)
+
+
+def pause_of(settings: Mapping[str, Any]) -> Pause:
+    """The newest pause of a topic that has these settings."""
+    if settings.get("paused", False):
+        return Pause(settings.get(PAUSED_SINCE, 0), EVER_MS)
+    return Pause(settings.get(PAUSED_SINCE, 0), settings.get(RESUMED_AT, 0))
+
+
+def paused_settings(pause: Pause) -> dict[str, Any]:
+    """The settings by which `pause_of` finds this pause."""
+    return {"paused": pause.until_ms == EVER_MS, PAUSED_SINCE: pause.since_ms, RESUMED_AT: pause.until_ms}
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, gc=False):

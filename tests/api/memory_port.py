@@ -13,22 +13,20 @@ import numpy as np
 from api.contract.fields import MESSAGE
 from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.message import HistoryEvent, MessageView, Target
 from api.port.port import (
     RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
     CancelResult,
     Delivery,
-    HistoryEvent,
     Limits,
     MessageIn,
-    MessageView,
     Principal,
     PullIn,
     RescheduleResult,
     RetryPolicy,
     ScheduledOne,
     ScheduleResult,
-    Target,
     TopicChange,
     TopicView,
 )

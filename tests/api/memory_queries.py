@@ -3,7 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
-from api.port.port import MessageIn, MessagePage, MessageView, Principal
+from api.port.message import MessagePage, MessageView
+from api.port.port import MessageIn, Principal
 from api.port.problem import Problem
 from api.port.queries import (
     BulkResult,

@@ -10,7 +10,9 @@ import itertools
 from ledger.bucket import Bucket, Context
 from ledger.columns import DELIVERED_CLASSES, Cause, Flag, LateCause, Lost, MessageClass
 from storage.catalog.doubt import CLOCKS_MS
+from storage.format.position import EVER_MS
 from storage.format.rows import BY_RECEIPT
+from storage.tables.topic import NO_PAUSE, Pause
 from tests.ledger.model_records import Message, Row, all_see, messages_of, name, rows_of, sees
 
 PUSH = 2
@@ -227,6 +229,12 @@ class Verdict:
         """As last stored."""
         return int(self.place["due_ms"] if self.place is not None else self.message.unit["due_ms"])
 
+    @property
+    def pause(self) -> Pause:
+        """The newest one of its topic."""
+        topic = self.context.topics.get(int(self.message.unit["topic"]))
+        return NO_PAUSE if topic is None else topic.pause
+
     def _lateness(self) -> None:
         if not self.message.starts:
             return
@@ -255,6 +263,9 @@ class Verdict:
                 if end_ms <= since_ms < term["begun_ms"] and at_ms <= term["begun_ms"] + context.grace_ms:
                     self.late_cause = LateCause.NO_LEADER
                     return
+        if 2 * (min(self.pause.until_ms, at_ms) - max(self.pause.since_ms, since_ms)) >= at_ms - since_ms:
+            self.late_cause = LateCause.PAUSE
+            return
         slot = (max(asked_ms, moved_ms) if moved_ms else unit["due_ms"]) // 1000
         in_slot = first["tick"] == slot and not moved_ms and first["local_index"] > unit["local_index"]
         waited = first["tick"] > slot or in_slot
@@ -283,7 +294,10 @@ class Verdict:
         certain = not self.flags & (Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)
         if self.kind == MessageClass.PENDING and self.due_ms < context.until_ms - context.grace_ms:
             self.flags |= Flag.OVERDUE
-            long_ago = context.lost_after_ms and self.due_ms < context.until_ms - context.lost_after_ms
+            if self.pause.until_ms == EVER_MS and not message.starts:
+                self.late_cause = LateCause.PAUSE
+            free_ms = max(self.due_ms, self.pause.until_ms)
+            long_ago = context.lost_after_ms and free_ms < context.until_ms - context.lost_after_ms
             told = all_see(context, self.due_ms, context.until_ms - context.grace_ms)
             if long_ago and not message.starts and certain and told:
                 self.kind, self.lost = MessageClass.LOST, Lost.NEVER_HANDED_OVER

@@ -13,10 +13,11 @@ from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, R
 from ledger.columns import DUPLICATES, LEDGER, Cause, Columns, Flag, LateCause, Lost, MessageClass
 from ledger.judge import judge
 from ledger.summary import Summary
-from storage.format.position import INDEX_BITS
+from storage.format.position import EVER_MS, INDEX_BITS
 from storage.format.rows import SETTLE, UNIT
 from storage.record.delivery_record import DELIVERY
 from storage.record.record import HEADER
+from storage.tables.topic import NO_PAUSE, Pause
 from tests.examples import examples
 from tests.ledger.model import judge_slowly
 
@@ -169,6 +170,11 @@ class Maker:
         rows["begun_ms"][self.chance.random(len(rows)) < 0.1] = 0
         return rows
 
+    def pause(self) -> Pause:
+        since_ms = HOUR_MS + int(self.chance.choice([-HOUR_MS, 0, 1_000, 5_000]))
+        ends = [NO_PAUSE, Pause(since_ms, since_ms + 2_000), Pause(since_ms, EVER_MS)]
+        return ends[int(self.chance.choice(3, p=[0.7, 0.2, 0.1]))]
+
     def context(self) -> Context:
         everywhere = np.array([(node, 0, 0, 0, 1 << 60) for node in (1, 2, 3)], SPAN)
         wide = self.chance.random() < 0.5
@@ -179,7 +185,10 @@ class Maker:
             nodes=() if self.chance.random() < 0.1 else (1, 2, 3),
             covered=everywhere if wide else self.spans(8),
             gaps=self.gaps(),
-            topics={1: Topic("a", strict=True), 2: Topic("b", push=True)},
+            topics={
+                1: Topic("a", strict=True, pause=self.pause()),
+                2: Topic("b", push=True, pause=self.pause()),
+            },
             skew_ms=50,
             grace_ms=int(self.chance.choice([100, 5_000])),
             twins_ms=0,

@@ -11,10 +11,12 @@ from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node.port import failure_code
 from replication.apply.message import move as apply_move
+from storage.format.position import EVER_MS
 from storage.format.rows import BY_RECEIPT
 from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
 from storage.record.delivery_record import DELIVERED as DONE
 from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
+from storage.tables.topic import NO_PAUSE, Pause
 from tests.ledger.life import AWAY, HOME, LEASE, Life, T, context_of, told
 
 ONCE, MORE, PENDING = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.PENDING
@@ -226,6 +228,37 @@ def test_lateness_has_a_cause(cause: LateCause) -> None:
     """By when it was scheduled, who led, and what had been dispatched."""
     judged = LATENESS[cause].judged(terms=terms_with(seen=-100))
     assert (judged.kind, judged.flags, judged.late_cause) == (ONCE, Flag.LATE, cause)
+
+
+@pytest.mark.parametrize(
+    ("pause", "cause"),
+    [
+        (Pause(0, T + 4_000), LateCause.PAUSE),  # its begin is not known
+        (Pause(T + 2_500, T + 5_000), LateCause.PAUSE),
+        (Pause(T + 2_501, T + 5_000), LateCause.WAITING_FOR_CONSUMER),  # it was late before
+        (Pause(0, T + 2_499), LateCause.WAITING_FOR_CONSUMER),  # and stayed long after
+        (Pause(T + 5_001, EVER_MS), LateCause.WAITING_FOR_CONSUMER),
+    ],
+)
+def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateCause) -> None:
+    """For half of the delay at least."""
+    life = Life().start(5_000, tick=5).lease(5_000).settle(DELIVERED, 5_020)
+    assert life.judged(topics={1: Topic("orders", pause=pause)}).late_cause == cause
+
+
+@pytest.mark.parametrize(
+    ("pause", "kind", "cause"),
+    [
+        (NO_PAUSE, MessageClass.LOST, LateCause.NONE),
+        (Pause(T - 5_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),
+        (Pause(0, T + 590_001), MessageClass.PENDING, LateCause.NONE),  # resumed a moment ago
+        (Pause(0, T + 589_999), MessageClass.LOST, LateCause.NONE),
+    ],
+)
+def test_what_waits_for_a_paused_topic_is_not_lost(pause: Pause, kind: MessageClass, cause: LateCause) -> None:
+    """Nor is what had no time since the topic was resumed."""
+    judged = Life().judged(topics={1: Topic("orders", pause=pause)}, lost_after_ms=10_000)
+    assert (judged.kind, judged.flags & Flag.OVERDUE, judged.late_cause) == (kind, Flag.OVERDUE, cause)
 
 
 def terms_with(seen: int) -> Rows:

@@ -13,9 +13,9 @@ from node.handover.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
 from replication.command.dispatch import DispatchState
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.delivery_end import end_killed_term
-from storage.file.delivery_file import EVER_MS, delivery_files
+from storage.file.delivery_file import delivery_files
 from storage.file.disk import Disk
-from storage.format.position import HOUR_MS
+from storage.format.position import EVER_MS, HOUR_MS
 from storage.format.rows import HEADER_SIZE
 from storage.format.states import DELIVERED
 from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search

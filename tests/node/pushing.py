@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from api.port.port import ANONYMOUS, MessageIn, MessageView, TopicChange
+from api.port.message import MessageView
+from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from node.node import Node
 from tests.node.single_node import run_node
 

@@ -13,7 +13,8 @@ import pytest
 from msgpack import packb
 
 from api.contract.checker import pack_headers
-from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
+from api.port.message import MessageView
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import DeadMessage, DeadQuery
 from node.node import Node

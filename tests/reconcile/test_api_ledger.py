@@ -15,6 +15,8 @@ from hourwheel.webhook_receiver import Receiver, Reply, Request
 from reconcile.judge.job import Request as Reconciled
 from reconcile.judge.job import reconcile
 from reconcile.output.read_rows import duplicates
+from reconcile.output.repair import read_repairs
+from storage.format.level import LEVELS
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -99,6 +101,43 @@ async def all_kinds_of_lives(client: Client) -> None:
     await client.settle("e", "ack", await client.pull("e", 2))
 
 
+async def in_paused_topics(client: Client) -> tuple[list[str], str]:
+    """Three wait in a topic that stays paused; another waited in one that was resumed, and is acked. Returns the three,
+    and one that waits in a topic that nobody pulls."""
+
+    async def held(id: str) -> Any:
+        message = await client.ask("GET", f"/v1/messages/{id}?ledger=false")
+        assert message["state"] == "ready"
+        return message.get("held")
+
+    async def newest_level() -> bool:
+        return bool((await client.ask("GET", "/v1/cluster"))["level"] == LEVELS[1])
+
+    await client.cluster.until(newest_level, "the newest level", 30)
+    for topic in ("paused", "resumed"):
+        await client.ask("PUT", f"/v1/topics/{topic}", {"paused": True})
+    waiting = await client.schedule("paused", 3)
+    (alone,) = await client.schedule("nobody", 1)
+    (late,) = await client.schedule("resumed", 1)
+    holds = [await held(id) for id in waiting]
+    due = [(await client.ask("GET", f"/v1/messages/{id}"))["due"] for id in waiting]
+    assert holds == [{"by": "pause", "since": each} for each in due]
+    assert await held(alone) is None
+    listed = (await client.ask("GET", "/v1/messages?topic=paused"))["items"]
+    assert [each["held"] for each in listed] == holds
+    until_s = time.monotonic() + 0.3  # later than what counts as late
+
+    async def passed() -> bool:
+        return time.monotonic() > until_s
+
+    await client.cluster.until(passed, "a delay", 30)
+    await client.ask("PATCH", "/v1/topics/resumed", {"paused": False})
+    assert await held(late) is None
+    await client.settle("resumed", "ack", await client.pull("resumed", 1))
+    assert (await client.ask("GET", f"/v1/messages/{late}"))["ledger"]["late_cause"] == "pause"
+    return waiting, alone
+
+
 async def webhooks(client: Client) -> None:
     """Four, two of which are refused the first time."""
     seen: list[str] = []
@@ -160,6 +199,7 @@ def test_the_nodes_and_the_reconciliation_tell_the_same(tmp_path: Path) -> None:
             await cluster.transfer(client.leader, to)
             client.leader = to
             await webhooks(client)
+            waits.append(await in_paused_topics(client))
             await killed_with_leases(cluster, client)
             await cluster.wait_level()
             items = await client.ledger()
@@ -169,6 +209,7 @@ def test_the_nodes_and_the_reconciliation_tell_the_same(tmp_path: Path) -> None:
             return items
 
     data: list[Path] = []
+    waits: list[tuple[list[str], str]] = []
     told = asyncio.run(story())
     out = tmp_path / "out"
     report = reconcile(None, Reconciled(data, out))
@@ -183,6 +224,7 @@ def test_the_nodes_and_the_reconciliation_tell_the_same(tmp_path: Path) -> None:
         row = judged[id]
         assert {name: item[name] or NOTHING[name] for name in NOTHING} == {name: row[name] for name in NOTHING}, id
         assert set(item["flags"]) == set(row["flag_names"].split()), id
+    assert {row["late_cause"] for row in judged.values()} >= {"pause"}
     repeats = {(row["id"], row["term"], row["attempt"], row["before_term"], row["cause"]) for row in duplicates(out)}
     assert {row[4] for row in repeats} >= {"failover", "lease_ended", "acked_late", "scheduled_twice"}
     assert repeats == {
@@ -190,3 +232,20 @@ def test_the_nodes_and_the_reconciliation_tell_the_same(tmp_path: Path) -> None:
         for id, item in told.items()
         for each in item["duplicates"]
     }
+    nothing_is_sent_that_waits_for_a_paused_topic(Reconciled(data, tmp_path / "lost", options=IMPATIENT), *waits[0])
+
+
+IMPATIENT = {"grace_ms": 1, "lost_after_ms": 1}
+"""What is due for two milliseconds is lost."""
+
+
+def nothing_is_sent_that_waits_for_a_paused_topic(asked: Reconciled, waiting: list[str], alone: str) -> None:
+    """However long ago it was due. What waits for nothing but a consumer is sent again."""
+    reconcile(None, asked)
+    rows = [row for path in sorted((asked.out / "ledger").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    found = {row["id"]: (row["class"], row["late_cause"]) for row in rows}
+    assert [found[id] for id in waiting] == [("pending", "pause")] * 3
+    assert found[alone] == ("lost", "none")
+    sent = {repair.id for repair in read_repairs(asked.out) if repair.action == "redeliver"}
+    assert alone in sent
+    assert not sent & set(waiting)

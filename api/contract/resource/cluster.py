@@ -148,5 +148,5 @@ UPGRADE: Final = Operation(
     ),
     optional=True,
     errors=("change-in-progress", "no-leader", "outcome-unknown"),
-    examples=(Example("newest", "/v1/cluster/upgrade", {"level": 3}, 200, {"level": 3}),),
+    examples=(Example("newest", "/v1/cluster/upgrade", {"level": 4}, 200, {"level": 4}),),
 )

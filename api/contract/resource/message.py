@@ -131,6 +131,7 @@ def message_members() -> dict[str, Schema | Shape]:
         "last_error": schema.said(nullable(schema.WORD), "What the newest failed attempt said."),
         "target": schema.said(nullable(_OWN_TARGET), "Its own target; null is that of its topic."),
         **extension,
+        "held": _HELD,
         "dead": DEAD,
     }
 
@@ -140,6 +141,14 @@ def _message() -> Mapping[str, Schema | Shape]:
     return {**message_members(), "history": history, "ledger": LEDGER_OF_MESSAGE}
 
 
+_HELD: Final = Shape(
+    "Held",
+    {
+        "by": schema.said(schema.WORD, "The rule that holds it, such as `pause`."),
+        "since": schema.said(nullable(schema.AT), "Since when; null if that is not known."),
+    },
+    "Why a message that is due is not delivered.",
+)
 _OWN_TARGET: Final = Shape(
     "ShownTarget",
     {
@@ -149,7 +158,7 @@ _OWN_TARGET: Final = Shape(
         "timeout": schema.said(nullable(schema.TIMESPAN), "How long it may take; null is the node's own."),
     },
 )
-_MESSAGE: Final = Shape("Message", _message, optional=("body", "body_base64", "dead", "ledger"))
+_MESSAGE: Final = Shape("Message", _message, optional=("body", "body_base64", "held", "dead", "ledger"))
 _CANCELLED: Final = Shape(
     "Cancelled",
     {

@@ -12,7 +12,7 @@ _LISTED: Final = Shape(
     "ListedMessage",
     message_members,
     "A message without its history.",
-    optional=("body", "body_base64", "dead"),
+    optional=("body", "body_base64", "held", "dead"),
 )
 _BODY: Final = Parameter(
     "body", {**schema.choice(("true", "false")), "default": "true"}, "false: without bodies, so pages are smaller."

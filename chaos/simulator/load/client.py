@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from api.port.ledger import LedgerQuery, MessageLedger
+from api.port.message import MessageView
 from api.port.port import (
     ANONYMOUS,
     CancelResult,
     Delivery,
     MessageIn,
-    MessageView,
     Port,
     PullIn,
     RescheduleResult,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from api.contract.checker import Fault
 from api.contract.target import _address_in, read_message_target, read_topic_target, read_url
-from api.port.port import Limits, Target
+from api.port.message import Target
+from api.port.port import Limits
 from tests.examples import examples
 
 _ANY = Limits()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from api.contract.checker import pack_headers
 from api.contract.fields import MESSAGE
-from api.port.port import DELAY_LEVELS_MS, Limits, MessageIn, Target
+from api.port.message import Target
+from api.port.port import DELAY_LEVELS_MS, Limits, MessageIn
 from api.port.problem import Problem
 from api.read.message import ODD, accept, explain
 from api.read.message import parse_message as parse

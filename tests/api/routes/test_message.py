@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.port.budget import LOOK_UPS_MAX
-from api.port.port import ANONYMOUS, MessageView
+from api.port.message import MessageView
+from api.port.port import ANONYMOUS
 from api.port.timestamp import render_time
 from tests.api.harness import Client, check_problem, run, running
 from tests.api.memory_queries import NOW_MS

@@ -13,8 +13,7 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.ledger.judge import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.ledger.ledger import Ledgers, _Seen
 from node.node import Node
-from storage.file.delivery_file import EVER_MS
-from storage.format.position import HOUR_MS
+from storage.format.position import EVER_MS, HOUR_MS
 from storage.format.rows import HEADER_SIZE, PLANNED, SETTLE
 from storage.format.states import DELIVERED, LEASED
 from storage.query.delivery_search import SAMPLE_ROWS

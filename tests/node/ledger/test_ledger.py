@@ -14,7 +14,7 @@ from api.port.problem import Problem
 from ledger.bucket import SPAN, Rows
 from node.ledger.judge import COVER_AFTER_MS
 from node.node import Node
-from storage.file.delivery_file import EVER_MS
+from storage.format.position import EVER_MS
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
 from tests.node.three_nodes import leader_of, run_nodes

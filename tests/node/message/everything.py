@@ -1,6 +1,7 @@
 """Messages in every state on a whole node."""
 
-from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
+from api.port.message import MessageView
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from node.node import Node
 from storage.format.position import HOUR_MS
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from api.port.port import ANONYMOUS, PULL_BYTES_MAX, MessageIn, MessagePage, MessageView, PullIn, TopicChange
+from api.port.message import MessagePage, MessageView
+from api.port.port import ANONYMOUS, PULL_BYTES_MAX, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import OPEN_STATES, ListQuery
 from node.handover.strict import Strict

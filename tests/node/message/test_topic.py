@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.port.port import ANONYMOUS, RetryPolicy, Target, TopicChange
+from api.port.message import Target
+from api.port.port import ANONYMOUS, RetryPolicy, TopicChange
 from api.port.problem import Problem
 from node.node import Node
 from tests.node.single_node import run_node

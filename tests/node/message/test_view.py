@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.port.port import MessageView
+from api.port.message import Held, MessageView
 from api.port.problem import Problem
 from node.message.view import find, place_states, tell, view_message
 from node.port.failure_code import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command.dispatch import DispatchState
 from replication.command.handover import Extend
+from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.message_id import encode_ids
@@ -23,6 +24,7 @@ from tests.replication.applied_log import (
     T0,
     Log,
     ack,
+    cancel,
     fail,
     lease,
     placed,
@@ -37,7 +39,7 @@ END_MS = T0 + 30_000
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    """A log of level 3."""
+    """A log of the newest level."""
     with risen_log(tmp_path) as log:
         yield log
 
@@ -57,8 +59,8 @@ def view(
     told, nodes = at_once(log.store.history(found.home)), ["n1", "n2", "n3"]
     stands = next(place_states(log.store, np.array([found.place], np.uint64), term))
     return view_message(
-        log.store, found, id, stands=stands, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told,
-        leads=leads, leased_ahead=leased_ahead,
+        log.store, found, id, stands=stands, topic=log.store.catalog.topic("orders"), now_ms=now_ms, term=term,
+        nodes=nodes, told=told, leads=leads, leased_ahead=leased_ahead,
     )  # fmt: skip
 
 
@@ -203,3 +205,18 @@ def test_9042_a_message_is_known_until_the_hour_where_it_ended_goes(log: Log) ->
     log.apply(Unlink(np.array([T0 // HOUR_MS], np.int64)), now_ms=T0 + HOUR_MS + 60_001)
     with pytest.raises(Problem, match="no message has this id; it may be past its retention"):
         view(log, home)
+
+
+def test_what_a_pause_holds_says_so(log: Log) -> None:
+    """What is due, since it fell due or the pause began; not what waits for its time, is leased or has ended."""
+    home, later, leased, ended = placed(log.apply(schedule(T0, T0 + 9_000, T0, T0)))
+    log.apply(lease(leased))
+    log.apply(cancel(ended))
+    homes = (home, later, leased, ended)
+    assert [view(log, each).held for each in homes] == [None] * 4
+    log.apply(PutTopic("default", "orders", {"paused": True}, replace=False), now_ms=T0 + 500)
+    assert [view(log, each).held for each in homes] == [Held("pause", T0 + 500), None, None, None]
+    assert view(log, later, now_ms=T0 + 9_000).held == Held("pause", T0 + 9_000)
+    assert view(log, leased, now_ms=END_MS).held == Held("pause", T0 + 500)
+    log.apply(PutTopic("default", "orders", {"paused": False}, replace=False), now_ms=T0 + 600)
+    assert view(log, home).held is None

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.contract.checker import pack_headers
-from api.port.port import MessageIn, Target
+from api.port.message import Target
+from api.port.port import MessageIn
 from node.port.codec import decode, encode
 from node.port.draft import Draft, check_draft, encode_draft, join_drafts, part_of, rows_of
 from node.port.plain import BadColumns

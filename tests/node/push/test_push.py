@@ -12,7 +12,8 @@ import pytest
 
 from api.contract.checker import Fault, pack_headers
 from api.contract.target import read_url
-from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
+from api.port.message import Target
+from api.port.port import ANONYMOUS, MessageIn, PullIn
 from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.record.delivery_record import END, START

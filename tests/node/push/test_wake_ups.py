@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
+from api.port.message import Target
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from chaos.cluster.ports import free_ports
 from node.handover.term import Term
 from node.node import Node

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port.port import ANONYMOUS, MessageIn, Target, TopicChange
+from api.port.message import Target
+from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from api.port.problem import Problem
 from node.node import Node
 from node.port.draft import encode_draft

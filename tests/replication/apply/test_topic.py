@@ -7,8 +7,21 @@ import pytest
 
 from replication.apply.topic import CHANGED, DROPPED, MISMATCH, UNKNOWN
 from replication.command.topic import DropTopic, PutTopic
-from storage.tables.topic import Topic
-from tests.replication.applied_log import GENESIS, T0, Log, ack, fail, lease, placed, redrive, schedule
+from storage.format.position import EVER_MS
+from storage.tables.topic import PAUSED_SINCE, RESUMED_AT, Topic, pause_of
+from tests.replication.applied_log import (
+    GENESIS,
+    T0,
+    Log,
+    ack,
+    fail,
+    lease,
+    placed,
+    redrive,
+    rise,
+    risen_log,
+    schedule,
+)
 
 
 @pytest.fixture
@@ -41,6 +54,41 @@ class _Told:
     def on_topic(self, number: int, settings: dict[str, object]) -> None:
         """See replication.apply.machine.Listener."""
         self.topics.append((number, settings))
+
+
+def test_a_topic_says_when_it_was_paused_and_resumed(tmp_path: Path) -> None:
+    """By the time of the entry: kept while nothing changes, also by a PUT; the next pause is another one. A topic that
+    was never paused says nothing."""
+
+    with risen_log(tmp_path) as risen:
+
+        def put(now_ms: int, settings: dict[str, object], *, replace: bool = False) -> dict[str, object]:
+            risen.apply(PutTopic("default", "t", settings, replace=replace), now_ms=now_ms)
+            return {name: value for name, value in _topic(risen).settings.items() if name != "mode"}
+
+        assert put(T0, {"mode": "pull"}) == {}
+        paused = {"paused": True, PAUSED_SINCE: T0 + 1}
+        assert put(T0 + 1, {"paused": True}) == paused
+        assert put(T0 + 2, {"mode": "push"}) == paused
+        assert put(T0 + 3, {"paused": True, PAUSED_SINCE: 7, RESUMED_AT: 8}, replace=True) == paused
+        assert pause_of(_topic(risen).settings) == (T0 + 1, EVER_MS)
+        resumed = {"paused": False, PAUSED_SINCE: T0 + 1, RESUMED_AT: T0 + 4}
+        assert put(T0 + 4, {"paused": False}) == resumed
+        assert put(T0 + 5, {"mode": "pull"}) == resumed
+        assert pause_of(_topic(risen).settings) == (T0 + 1, T0 + 4)
+        assert put(T0 + 6, {"paused": True}) == {"paused": True, PAUSED_SINCE: T0 + 6}
+        assert put(T0 + 7, {}, replace=True) == {PAUSED_SINCE: T0 + 6, RESUMED_AT: T0 + 7}
+
+
+def test_a_topic_that_was_paused_before_the_level_rose(log: Log) -> None:
+    """Since when is not known, and never will be; when it was resumed is."""
+    assert _topic(log).settings == {"paused": True}
+    assert pause_of(_topic(log).settings) == (0, EVER_MS)
+    rise(log)
+    log.apply(PutTopic("default", "t", {"mode": "push"}, replace=False), now_ms=T0 + 1)
+    assert pause_of(_topic(log).settings) == (0, EVER_MS)
+    log.apply(PutTopic("default", "t", {"paused": False}, replace=False), now_ms=T0 + 2)
+    assert pause_of(_topic(log).settings) == (0, T0 + 2)
 
 
 def test_drop(log: Log) -> None:
