@@ -19,6 +19,7 @@ from storage.directory.verify import verify
 from storage.export.manifest import Partition, decode
 from storage.file.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
 from storage.file.disk import Disk
+from storage.format.level import LEVELS
 from storage.format.rows import HEADER_SIZE, READS, FileHeader, FormatRefused
 from storage.record.delivery_record import DELIVERY, PUSH, START
 from tests.storage.workload import CLUSTER_ID, HOUR, run
@@ -161,9 +162,9 @@ def test_a_directory_with_a_newer_journal_is_refused_before_anything_changes(tmp
     for data in (whole[:10], b"", bytes(70)):  # damage is told by recovery, which knows what a crash may leave
         file.write_bytes(data)
         DataDirectory.open(tmp_path / "d", "n1", Disk(), b"s" * 16).close()
-    file.write_bytes(with_version(whole, 4))
+    file.write_bytes(with_version(whole, LEVELS[1] + 1))
     before = content(tmp_path)
-    with pytest.raises(FormatRefused, match=r"\.seg: version 4; this build supports 1 to 3"):
+    with pytest.raises(FormatRefused, match=rf"\.seg: version {LEVELS[1] + 1}; this build supports 1 to {LEVELS[1]}"):
         DataDirectory.open(tmp_path / "d", "n1", Disk(), b"s" * 16)
     assert content(tmp_path) == before
     lock = tmp_path / "d" / "LOCK"

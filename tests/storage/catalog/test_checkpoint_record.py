@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.catalog.doubt import Doubt
 from storage.catalog.hour_lengths import HourLengths
+from storage.format.level import LEVELS
 from storage.format.rows import Corrupt, FormatRefused
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -85,8 +86,8 @@ def test_unknown_versions_and_flags_are_refused_by_name() -> None:
         CheckpointRecord.decode(b"\x04\x00" + data[2:])
     with pytest.raises(FormatRefused, match="flags 0x0001"):
         CheckpointRecord.decode(data[:2] + b"\x01\x00" + data[4:])
-    for record in (replace(RISEN, level=4), replace(RISEN, level=65_535)):
-        with pytest.raises(FormatRefused, match=f"level {record.level}; this build supports 1 to 3"):
+    for record in (replace(RISEN, level=LEVELS[1] + 1), replace(RISEN, level=65_535)):
+        with pytest.raises(FormatRefused, match=f"level {record.level}; this build supports 1 to {LEVELS[1]}"):
             CheckpointRecord.decode(record.encode())
     tail = 74 + len(RISEN.rolling_hash)
     risen = bytearray(RISEN.encode())
