@@ -124,7 +124,9 @@ def test_an_unknown_version_stops_the_node_by_name() -> None:
     """What the others may know and this node does not is another error than a broken entry."""
     entry = bytearray(entry_of(DispatchState(1, 2, 3)))
     entry[0] = 4
-    with pytest.raises(UnknownCommand, match="version 4, kind 1: this node reads versions 1 to 3"):
+    with pytest.raises(
+        UnknownCommand, match=f"version {LEVELS[1] + 1}, kind 1: this node reads versions 1 to {LEVELS[1]}"
+    ):
         decode_entry(bytes(entry))
 
 
