@@ -21,6 +21,7 @@ from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
+from storage.format.level import LEVELS
 from storage.record.record import Drafts, encode_records
 
 RECORDS = encode_records(
@@ -123,7 +124,7 @@ def test_a_short_entry_is_refused(length: int) -> None:
 def test_an_unknown_version_stops_the_node_by_name() -> None:
     """What the others may know and this node does not is another error than a broken entry."""
     entry = bytearray(entry_of(DispatchState(1, 2, 3)))
-    entry[0] = 4
+    entry[0] = LEVELS[1] + 1
     with pytest.raises(
         UnknownCommand, match=f"version {LEVELS[1] + 1}, kind 1: this node reads versions 1 to {LEVELS[1]}"
     ):
