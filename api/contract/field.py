@@ -192,6 +192,8 @@ class MessageFields:
         self.opaque: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.opaque_message)
         self.json_covered = _within(self.json_message, self.fingerprinted)
         self.opaque_covered = _within(self.opaque_message, self.fingerprinted)
+        #: The fields of the extension as an answer shows them for a message that has none.
+        self.none_shown: Mapping[str, None] = dict.fromkeys(row.name for row in self.extension)
         #: A function that gets the extension's fields of a decoded message. If none was sent, it returns `none_sent`.
         self.rare, self.none_sent = _getter([row.name for row in self.extension])
 

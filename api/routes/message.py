@@ -230,8 +230,10 @@ def show_message(view: MessageView, *, body: bool = True, history: bool = False)
     return shape
 
 
-def _extension_shape(extension: Mapping[str, Any]) -> dict[str, Any]:
+def _extension_shape(extension: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of a record's extension, with null for those that the message lacks."""
+    if not extension:
+        return MESSAGE.none_shown
     return {
         row.name: row.kind.show(extension[row.name]) if row.name in extension else None for row in MESSAGE.extension
     }

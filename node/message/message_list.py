@@ -27,15 +27,15 @@ from api.port.queries import ListQuery
 from node.handover.term import Leads, Term
 from node.message.list_cursor import read_cursor, write_cursor
 from node.message.selection_of import selection_of
-from node.message.view import FoundMessage, PlaceState, place_states, tell, view_message
+from node.message.view import SCHEDULED_WORD, place_states, tell, view_message, view_untouched
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
-from storage.format.array import I64, U64
+from storage.format.array import I64, U32, U64
 from storage.format.message_id import encode_id
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, pack
-from storage.format.rows import SETTLE, Corrupt, Settles
-from storage.format.states import OPEN_STANDINGS, UNKNOWN
+from storage.format.rows import Corrupt
+from storage.format.states import OPEN_STANDINGS, READY_WORD, UNKNOWN
 from storage.query.page import HourPage, PageStart
 from storage.query.selection import Selection
 from storage.store import Store
@@ -46,21 +46,20 @@ LOOK_HOURS: Final = 1_024
 #: So many hours are looked at in one turn.
 TURN_HOURS: Final = 64
 #: So many messages, or records of so many bytes, are shown before the loop does other work.
-SHOWN_AT_ONCE: Final = 64
+SHOWN_AT_ONCE: Final = 128
 SHOWN_BYTES: Final = 1 << 20
 #: At most so many requests list or wait to list, and at most so many of them take turns.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 16
 
-_NO_HISTORY: Final = np.zeros(0, SETTLE)
-
 
 class _Found(NamedTuple):
-    """Messages in order: due time and position, [n] each. `rest`: where the messages behind them begin, None if there
-    are none. `units` and `hours`: how many were looked at."""
+    """Messages in order, [n] each: due time, position, and bytes of the record. `rest`: where the messages behind them
+    begin, None if there are none. `units` and `hours`: how many were looked at."""
 
     due_ms: I64
     places: U64
+    size: U32
     rest: PageStart | None
     units: int
     hours: int
@@ -134,9 +133,9 @@ class MessageList:
         """Add the found messages to `views`. Return where those begin that would make the page too large, None if there
         are none."""
         size = sum(len(view.body) for view in views)
-        for piece in self._pieces(found.places):
+        for piece in _pieces(found.size):
             await asyncio.sleep(0)
-            shown, with_history = self._views(found.places[piece], query, leads())
+            shown, with_history = self._views(found.due_ms[piece], found.places[piece], query, leads())
             for row in with_history:
                 if (view := await self._told(int(found.places[piece][row]), query, leads)) is not None:
                     shown[row] = view
@@ -148,18 +147,9 @@ class MessageList:
                 views.append(view)
         return None
 
-    def _pieces(self, places: U64) -> Iterator[slice]:
-        """Yield rows of these places, some at a time: up to SHOWN_AT_ONCE, or records of SHOWN_BYTES."""
-        first = 0
-        while first < len(places):
-            near = places[first : first + SHOWN_AT_ONCE]
-            known = near[self._store.state_only(near) != UNKNOWN]
-            bytes_to = np.cumsum(self._store.units(known)["size"], dtype=np.int64)
-            most = len(near) if len(known) < len(near) else int(np.searchsorted(bytes_to, SHOWN_BYTES, side="right"))
-            yield slice(first, first + max(1, most))
-            first += max(1, most)
-
-    def _views(self, places: U64, query: ListQuery, term: Term) -> tuple[dict[int, MessageView], list[int]]:
+    def _views(
+        self, due_ms: I64, places: U64, query: ListQuery, term: Term
+    ) -> tuple[dict[int, MessageView], list[int]]:
         """Show the messages that still stand at these places in a wanted state, by the row of the place. Return also
         the rows of those that have a history. They are not shown yet, because histories take long to read."""
         store, now_ms = self._store, self._clock.now_ms()
@@ -170,14 +160,13 @@ class MessageList:
         with_history = rows[told].tolist()
         rows, there = rows[~told], there[~told]
         shown: dict[int, MessageView] = {}
-        stands = place_states(store, there, term.term)
-        for row, place, record, at_place in zip(
-            rows.tolist(), there.tolist(), store.records(there), stands, strict=True
-        ):
-            found = FoundMessage(place, place, record)
-            view = self._view(found, at_place, query, term, now_ms, _NO_HISTORY)
-            if view.state in query.states:
-                shown[row] = view
+        columns = (rows.tolist(), due_ms[rows].tolist(), there.tolist(), store.records(there))
+        for row, due, place, record in zip(*columns, strict=True):
+            state = READY_WORD if due <= now_ms else SCHEDULED_WORD
+            if state in query.states:
+                topic = store.catalog.topic_by_number(record.topic)
+                id = encode_id(store.group, place, record.random)
+                shown[row] = view_untouched(record, id, state, due, topic, body=query.body)
         return shown, with_history
 
     async def _told(self, place: int, query: ListQuery, leads: Leads) -> MessageView | None:
@@ -195,27 +184,29 @@ class MessageList:
         term = leads()
         if found.place != place:
             return None
-        at_place = next(place_states(store, at, term.term))
-        view = self._view(found, at_place, query, term, self._clock.now_ms(), told)
-        return view if view.state in query.states else None
-
-    def _view(
-        self, found: FoundMessage, at_place: PlaceState, query: ListQuery, term: Term, now_ms: int, told: Settles
-    ) -> MessageView:
-        store, record = self._store, found.record
-        topic = store.catalog.topic_by_number(record.topic)
-        return view_message(
+        view = view_message(
             store,
             found if query.body else found._replace(record=msgspec.structs.replace(record, body=b"")),
-            encode_id(store.group, found.home, record.random),
-            stands=at_place,
-            topic=topic,
-            now_ms=now_ms,
+            encode_id(store.group, home, record.random),
+            stands=next(place_states(store, at, term.term)),
+            topic=store.catalog.topic_by_number(record.topic),
+            now_ms=self._clock.now_ms(),
             term=term.term,
             told=told,
             leads=True,
-            leased_ahead=term.handing_over.strict.leased_ahead(found.place),
+            leased_ahead=term.handing_over.strict.leased_ahead(place),
         )
+        return view if view.state in query.states else None
+
+
+def _pieces(size: U32) -> Iterator[slice]:
+    """Yield rows of records of these sizes, some at a time: up to SHOWN_AT_ONCE, or SHOWN_BYTES."""
+    first = 0
+    while first < len(size):
+        bytes_to = np.cumsum(size[first : first + SHOWN_AT_ONCE], dtype=np.int64)
+        most = max(1, int(np.searchsorted(bytes_to, SHOWN_BYTES, side="right")))
+        yield slice(first, first + most)
+        first += most
 
 
 def _read_all(
@@ -223,7 +214,7 @@ def _read_all(
 ) -> tuple[_Found, list[tuple[HourPage, Corrupt]]]:
     """Read pages until `most` messages are found. Return the messages, and the pages that found damaged data, with
     their errors. `behind` is where the hours behind these pages begin."""
-    due_ms, places = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    due_ms, places, sizes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
     damaged: list[tuple[HourPage, Corrupt]] = []
     rest, count, units = behind, 0, 0
     left = deque(pages)
@@ -237,6 +228,7 @@ def _read_all(
             continue
         due, at = listed.due_ms[: most - count], listed.at[: most - count]
         due_ms.append(due)
+        sizes.append(listed.size[: most - count])
         places.append(at.astype(np.uint64) | np.uint64(page.source.number << INDEX_BITS))
         count += len(at)
         if len(at) < len(listed.at):
@@ -250,5 +242,6 @@ def _read_all(
             rest = PageStart.at_hour(left[0].source.number)
     for page in left:
         page.close()
-    found = _Found(np.concatenate(due_ms), np.concatenate(places), rest, units, len(pages) - len(left))
+    due, place, size = np.concatenate(due_ms), np.concatenate(places), np.concatenate(sizes)
+    found = _Found(due, place, size, rest, units, len(pages) - len(left))
     return found, damaged

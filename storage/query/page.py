@@ -50,11 +50,12 @@ class PageStart(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Messages in order of (due_ms, at), [n] each: the due time and the global_index of the unit. `next`: where the
-    rest of the hour begins, None if it has no more."""
+    """Messages in order of (due_ms, at), [n] each: the due time and the global_index of the unit, and the bytes of its
+    record. `next`: where the rest of the hour begins, None if it has no more."""
 
     due_ms: I64
     at: I64
+    size: U32
     next: PageStart | None
 
 
@@ -141,7 +142,7 @@ class HourPage(SelectedHour):
         due, place = (int(column[looked - 1]) if looked else 0 for column in (due_ms, at))
         more = first.dropped or looked < len(at)
         rest = PageStart.behind(due, pack(self.content.number, place)) if more else None
-        return Listed(due_ms[kept], at[kept], rest)
+        return Listed(due_ms[kept], at[kept], size[kept], rest)
 
 
 class _First:
