@@ -17,14 +17,20 @@ from api.http.answer import JSON, Answer
 from api.http.watch import has_shut
 from api.port.budget import UNCOUNTED_BYTES
 from api.port.forward import ANSWERED, Answered
+from api.port.leadership import FORWARDED
 from api.port.loop_turn import Line, LoopTurn
 from api.port.port import Port, Principal
 from api.port.problem import FieldFault, Problem, draining
 from api.port.traceback import let_go
+from api.read.compression import ENCODINGS, TooLarge, accepted, compressed, decompressed
 
 if TYPE_CHECKING:
     from api.http.connection import Connection
 
+#: A longer body is compressed, and decompressed, in a thread.
+PLAIN_BYTES: Final = 64 * 1024
+#: An answer that is shorter than this is never compressed.
+COMPRESSED_FROM_BYTES: Final = 1_024
 #: A body has to be complete this long after its header.
 BODY_MAX_S: Final = 30.0
 
@@ -144,19 +150,51 @@ class Exchange:
             )
 
     async def read(self) -> bytes:
-        """Return the whole body; it is read once and kept. Raises `too-large` over the limit, `request-timeout` if it
-        comes too slowly, 415 if it has a Content-Encoding."""
+        """Return the whole body. Raises what `read_as_sent` raises, and 415 if it has a Content-Encoding."""
+        if (encoding := self._encoding()) is not None:
+            detail = f'Content-Encoding "{encoding[:40]}" is not taken here; send the body plain'
+            raise Problem("unsupported-media-type", detail)
+        return await self.read_as_sent()
+
+    async def read_decompressed(self) -> bytes:
+        """Return the whole body, decompressed if it has a Content-Encoding of ENCODINGS. Raises what `read_as_sent`
+        raises, `malformed-request` if it cannot be decompressed, and 415 for another encoding. A body that is longer
+        than PLAIN_BYTES is decompressed in a thread, and counts in the budget as the longest that it may be."""
+        encoding = self._encoding()
+        if encoding is None:
+            return await self.read_as_sent()
+        if encoding.lower() not in ENCODINGS:
+            detail = f'Content-Encoding "{encoding[:40]}" is not taken; send {", ".join(ENCODINGS)} or the body plain'
+            raise Problem("unsupported-media-type", detail)
+        data, encoding, most = await self.read_as_sent(), encoding.lower(), self.bytes_max
+        try:
+            if len(data) <= PLAIN_BYTES:
+                return decompressed(data, encoding, min(most, PLAIN_BYTES))
+        except TooLarge:
+            pass  # it may still be allowed
+        self.hold(most)
+        try:
+            found = await asyncio.to_thread(decompressed, data, encoding, most)
+        except TooLarge:
+            detail = f"a request to this route holds at most {most} bytes, this one has more when it is decompressed"
+            raise Problem("too-large", f"{detail}; send less at once") from None
+        self._let_go(most - len(found))
+        return found
+
+    def _encoding(self) -> str | None:
+        """The body's Content-Encoding, None if it is plain."""
+        encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
+        return None if encoding is None or encoding.lower() == "identity" else encoding
+
+    async def read_as_sent(self) -> bytes:
+        """Return the whole body as it came; it is read once and kept. Raises `too-large` over the limit, and
+        `request-timeout` if it comes too slowly."""
         if self._data is None:
             self._data = await self._read()
         return self._data
 
     async def _read(self) -> bytes:
         content = self.request.content
-        encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
-        if encoding is not None and encoding.lower() != "identity":
-            raise Problem(
-                "unsupported-media-type", f'Content-Encoding "{encoding[:40]}" is not taken; send the body plain'
-            )
         try:
             if content.is_eof():
                 data = content.read_nowait(-1)
@@ -229,6 +267,11 @@ class Exchange:
         self.port.budget.take(size)
         self._held += size
 
+    def _let_go(self, size: int) -> None:
+        """Give `size` of the bytes that `hold` counted back."""
+        self.port.budget.give(size)
+        self._held -= size
+
     def release(self) -> None:
         """Give the bytes that `hold` counted back to the node's budget, once the request is answered."""
         if self._held:
@@ -273,6 +316,20 @@ class Exchange:
             keep_alive=self.server.keeps(self),
             bodyless=self.request.method == "HEAD",
         )
+
+    async def compressed(self, body: bytes, content_type: str = JSON) -> Answer:
+        """Return a 200 with this body, compressed if it is long and the client takes it so. A body that is longer than
+        PLAIN_BYTES is compressed in a thread. A node that passed the request on gets it plain. It is of an older
+        build, which would not tell its client that the body is compressed."""
+        headers = self.request.headers
+        encoding = None if FORWARDED in headers else accepted(headers.get(hdrs.ACCEPT_ENCODING, ""))
+        if len(body) < COMPRESSED_FROM_BYTES or encoding is None:
+            return self.answer(200, body, content_type)
+        if len(body) <= PLAIN_BYTES:
+            short = compressed(body, encoding)
+        else:
+            short = await asyncio.to_thread(compressed, body, encoding)
+        return self.answer(200, short, content_type, {"Content-Encoding": encoding, "Vary": "Accept-Encoding"})
 
     def document(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
         """Return an answer with a JSON document."""

@@ -292,7 +292,7 @@ class Server:
         if exchange.once:
             headers[ONCE] = "1"
         method = "GET" if request.method == "HEAD" else request.method
-        body = await exchange.read() if method not in _BODILESS else b""
+        body = await exchange.read_as_sent() if method not in _BODILESS else b""
         exchange.passed_on = True
         answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body, exchange.gone))
         content_type = "application/octet-stream"

@@ -38,7 +38,7 @@ async def schedule(exchange: Exchange) -> Answer:
     exchange.require_type(_JSON_TYPES)
     if "?" in exchange.target:
         exchange.query(())
-    data = await exchange.read()
+    data = await exchange.read_decompressed()
     message = parse_message(data, exchange.port.now_ms(), exchange.port.limits)
     result = await exchange.port.schedule_one(message, exchange.principal)
     if result.status in (NEW, REPLAYED):
@@ -76,7 +76,7 @@ async def schedule_batch(exchange: Exchange) -> Answer:
     if query.get("atomic", "false") != "false":
         detail = "atomic batches are part of the contract but not supported yet; leave atomic out"
         raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail, parameter="atomic")])
-    data = await exchange.read()
+    data = await exchange.read_decompressed()
     port = exchange.port
     async with port.budget.parsed(PARSED_TIMES * len(data)):
         batch = await in_turns(read_batch(data, port.now_ms(), port.limits))

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from api.contract.checker import Fault
 from api.contract.resource.message_list import LIST
 from api.http.answer import Answer
@@ -36,7 +38,7 @@ async def list_messages(exchange: Exchange) -> Answer:
     query = ListQuery(**chosen(values), limit=values.get("limit", PAGE), cursor=values.get("cursor"), body=with_body)
     page = await exchange.port.messages(query, principal=exchange.principal)
     items = [show_message(view, body=with_body) for view in page.items]
-    return exchange.document({"items": items, "next_cursor": page.next_cursor})
+    return await exchange.compressed(msgspec.json.encode({"items": items, "next_cursor": page.next_cursor}))
 
 
 ROUTES: Final = (Route("GET", "/v1/messages", list_messages, says=LIST),)

@@ -54,7 +54,7 @@ async def pull(exchange: Exchange) -> Answer:
     most, lease_ms = values.get("max", 100), values.get("lease")
     wait_ms = 0 if exchange.once else values.get("wait", 0)
     request = PullIn(topic, most, wait_ms, lease_ms, values.get("tags", ()), exchange.gone)
-    return exchange.answer(200, render_pull(await exchange.port.pull(request, exchange.principal)))
+    return await exchange.compressed(render_pull(await exchange.port.pull(request, exchange.principal)))
 
 
 #: The answer without messages.

@@ -36,6 +36,7 @@ from storage.format.array import U64
 from storage.format.message_id import RANDOM_BITS
 from storage.format.position import HOUR_MS, INDEX_BITS
 from storage.record.delivery_record import TERM_BEGUN
+from storage.tables.topic import Pause, paused_settings
 
 FIRST_HOUR: Final = 489_600
 """2025-11-08 00:00 UTC: before the window."""
@@ -125,8 +126,9 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
         applied_index=1, applied_term=int(terms.number[-1]), tick=until_ms // 1000, local_index=0,
         state_applied_index=1, max_now_ms=until_ms, hours=written.lengths,
     )  # fmt: skip
+    topics = [*TOPICS, ("resumed", paused_settings(Pause(0, plan.resumed_ms)))]
     for path in directories:
-        write_catalog(path, TOPICS, record, plan.created_ms)
+        write_catalog(path, topics, record, plan.created_ms)
     return _told(directories, plan, units, written, messages, from_ms, until_ms)
 
 

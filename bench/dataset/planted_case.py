@@ -26,8 +26,9 @@ from storage.record.delivery_record import END, PULL, PUSH, START
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000
 """The longest time of a story, from its due time on."""
-ORDERS, HOOKS, STRICT, AUDITED, PAUSED = 1, 2, 3, 4, 5
-"""Topics: pull; push; push, strict; pull, with consumers that keep receipts; pull, and paused."""
+ORDERS, HOOKS, STRICT, AUDITED, PAUSED, RESUMED = 1, 2, 3, 4, 5, 6
+"""Topics: pull; push; push, strict; pull, with consumers that keep receipts; pull, and paused; pull, and resumed at
+Plan.resumed_ms."""
 
 UNIT_PLAN: Final = np.dtype(
     [
@@ -160,6 +161,11 @@ class Plan:
     expected: list[npt.NDArray[Any]] = field(default_factory=list)
     repeats: list[npt.NDArray[Any]] = field(default_factory=list)
     count: int = 0
+
+    @property
+    def resumed_ms(self) -> int:
+        """When the topic RESUMED was resumed."""
+        return self.calm_ms[0][0] + 4_000
 
     def calm(self, count: int) -> I64:
         """Return moments that are far from every change of leaders."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.dataset.planted_case import AUDITED, HOOKS, LEASE_MS, ORDERS, PAUSED, STRICT, Messages, Plan
+from bench.dataset.planted_case import AUDITED, HOOKS, LEASE_MS, ORDERS, PAUSED, RESUMED, STRICT, Messages, Plan
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64
@@ -79,6 +79,14 @@ def overdue(plan: Plan, count: int) -> None:
 def paused(plan: Plan, count: int) -> None:
     """Messages of a paused topic, which wait for the end of the pause."""
     plan.expect(_calm(plan, "paused", count, PAUSED), MessageClass.PENDING, Flag.OVERDUE, LateCause.PAUSE)
+
+
+def resumed(plan: Plan, count: int) -> None:
+    """Messages that were due while their topic was paused, and delivered when it was resumed."""
+    due_ms = plan.resumed_ms - plan.chance.integers(500, 2_000, count)
+    messages = plan.messages("resumed", due_ms, RESUMED)
+    at_ms = np.full(count, plan.resumed_ms + 5)
+    _late(plan, messages, at_ms, at_ms // 1000, LateCause.PAUSE)
 
 
 def open_again(plan: Plan, count: int) -> None:
@@ -359,8 +367,8 @@ def records_missing(plan: Plan, count: int) -> None:
 
 
 STORIES: Final[tuple[Callable[[Plan, int], None], ...]] = (
-    dead, dead_after_a_retry, cancelled, cancelled_unanswered, expired, overdue, paused, open_again, no_trace,
-    never_received, received, lease_ended, unknown_outcome, acked_late, acked_in_passing, unexplained,
+    dead, dead_after_a_retry, cancelled, cancelled_unanswered, expired, overdue, paused, resumed, open_again,
+    no_trace, never_received, received, lease_ended, unknown_outcome, acked_late, acked_in_passing, unexplained,
     nodes_disagree, scheduled_twice, failover, early, waiting_for_consumer, waiting_for_receiver, dispatched_late,
     scheduled_late, no_leader, retried, given_back, rescheduled, redriven, after_cancel, delivered_unsettled,
     untraced, strict, released, records_missing,

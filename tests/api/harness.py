@@ -74,7 +74,8 @@ async def running(port: MemoryPort | None = None) -> AsyncIterator[Client]:
     port = port or MemoryPort()
     server = await serve(port, "127.0.0.1", 0)
     try:
-        async with aiohttp.ClientSession(auto_decompress=False) as session:
+        plain = {"Accept-Encoding": "identity"}
+        async with aiohttp.ClientSession(auto_decompress=False, headers=plain) as session:
             yield Client(server, port, session)
     finally:
         await server.close(grace_s=1.0)

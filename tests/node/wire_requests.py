@@ -140,7 +140,9 @@ FRAMED = (
 
 _TYPE = "Content-Type: "
 HEADED = (
-    Wire("415", (_last(_POST, _MESSAGE, "Content-Encoding: gzip"),)),
+    Wire("400", (_last(_POST, _MESSAGE, "Content-Encoding: gzip"),)),
+    Wire("400", (_last(_POST, _MESSAGE, "Content-Encoding: zstd"),)),
+    Wire("415", (_last(_POST, _MESSAGE, "Content-Encoding: br"),)),
     Wire("201", (_last(_POST, _MESSAGE, "Content-Encoding: identity"),)),
     Wire("201", (_last(_POST, _MESSAGE),)),
     Wire("201", (_last(_POST, _MESSAGE, f"{_TYPE}APPLICATION/JSON; charset=utf-8"),)),

