@@ -31,10 +31,10 @@ from node.message.view import SCHEDULED_WORD, place_states, tell, view_message, 
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
-from storage.format.array import I64, U32, U64
+from storage.format.array import U32, U64
 from storage.format.message_id import encode_id
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, pack
-from storage.format.rows import Corrupt
+from storage.format.rows import UNIT, Corrupt, Units, join_rows, take_rows
 from storage.format.states import OPEN_STANDINGS, READY_WORD, UNKNOWN
 from storage.query.page import HourPage, PageStart
 from storage.query.selection import Selection
@@ -54,14 +54,13 @@ TAKE_TURNS: Final = 16
 
 
 class _Found(NamedTuple):
-    """Messages in order, [n] each: due time, position, and bytes of the record. `rest`: where the messages behind them
-    begin, None if there are none. `units` and `hours`: how many were looked at."""
+    """Messages in order, [n] each: positions, and their units. `rest`: where the messages behind them begin, None if
+    there are none. `looked` and `hours`: how many units and hours were looked at."""
 
-    due_ms: I64
     places: U64
-    size: U32
+    units: Units
     rest: PageStart | None
-    units: int
+    looked: int
     hours: int
 
 
@@ -83,13 +82,13 @@ class MessageList:
             rest = read_cursor(query.cursor, query, cluster)
         selection = dataclasses.replace(selection_of(self._store, query), term=leads().term)
         views: list[MessageView] = []
-        units = hours = 0
+        looked = hours = 0
         async with self._turns.shared() as turn:
-            while rest is not None and len(views) < query.limit and units < LOOK_UNITS and hours < LOOK_HOURS:
+            while rest is not None and len(views) < query.limit and looked < LOOK_UNITS and hours < LOOK_HOURS:
                 async with turn:
                     found = await self._look(selection, rest, query.limit - len(views))
                 rest = found.rest
-                units, hours = units + found.units, hours + found.hours
+                looked, hours = looked + found.looked, hours + found.hours
                 if (unshown := await self._show(found, query, views, leads)) is not None:
                     rest = unshown
                     break
@@ -133,9 +132,9 @@ class MessageList:
         """Add the found messages to `views`. Return where those begin that would make the page too large, None if there
         are none."""
         size = sum(len(view.body) for view in views)
-        for piece in _pieces(found.size):
+        for piece in _pieces(found.units["size"]):
             await asyncio.sleep(0)
-            shown, with_history = self._views(found.due_ms[piece], found.places[piece], query, leads())
+            shown, with_history = self._views(found.places[piece], found.units[piece], query, leads())
             for row in with_history:
                 if (view := await self._told(int(found.places[piece][row]), query, leads)) is not None:
                     shown[row] = view
@@ -143,12 +142,12 @@ class MessageList:
                 size += len(view.body)
                 if views and size > PULL_BYTES_MAX:
                     at = piece.start + row
-                    return PageStart(int(found.due_ms[at]), int(found.places[at]))
+                    return PageStart(int(found.units["due_ms"][at]), int(found.places[at]))
                 views.append(view)
         return None
 
     def _views(
-        self, due_ms: I64, places: U64, query: ListQuery, term: Term
+        self, places: U64, units: Units, query: ListQuery, term: Term
     ) -> tuple[dict[int, MessageView], list[int]]:
         """Show the messages that still stand at these places in a wanted state, by the row of the place. Return also
         the rows of those that have a history. They are not shown yet, because histories take long to read."""
@@ -160,7 +159,8 @@ class MessageList:
         with_history = rows[told].tolist()
         rows, there = rows[~told], there[~told]
         shown: dict[int, MessageView] = {}
-        columns = (rows.tolist(), due_ms[rows].tolist(), there.tolist(), store.records(there))
+        its = take_rows(units, rows)
+        columns = (rows.tolist(), its["due_ms"].tolist(), there.tolist(), store.records(there, its))
         for row, due, place, record in zip(*columns, strict=True):
             state = READY_WORD if due <= now_ms else SCHEDULED_WORD
             if state in query.states:
@@ -214,25 +214,25 @@ def _read_all(
 ) -> tuple[_Found, list[tuple[HourPage, Corrupt]]]:
     """Read pages until `most` messages are found. Return the messages, and the pages that found damaged data, with
     their errors. `behind` is where the hours behind these pages begin."""
-    due_ms, places, sizes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
+    places, found = [np.empty(0, np.uint64)], [np.empty(0, UNIT)]
     damaged: list[tuple[HourPage, Corrupt]] = []
-    rest, count, units = behind, 0, 0
+    rest, count, looked = behind, 0, 0
     left = deque(pages)
     while left and count < most and not stopped():
         page = left.popleft()
-        units += page.units
+        looked += page.units
         try:
             listed = page.run(stopped)
         except Corrupt as error:
             damaged.append((page, error))
             continue
-        due, at = listed.due_ms[: most - count], listed.at[: most - count]
-        due_ms.append(due)
-        sizes.append(listed.size[: most - count])
-        places.append(at.astype(np.uint64) | np.uint64(page.source.number << INDEX_BITS))
-        count += len(at)
-        if len(at) < len(listed.at):
-            rest = PageStart.behind(int(due[-1]), pack(page.source.number, int(at[-1])))
+        units = listed.units[: most - count]
+        found.append(units)
+        places.append(units["global_index"] | np.uint64(page.source.number << INDEX_BITS))
+        count += len(units)
+        if len(units) < len(listed.units):
+            last = int(units["due_ms"][-1]), int(units["global_index"][-1])
+            rest = PageStart.behind(last[0], pack(page.source.number, last[1]))
             break
         if listed.next is not None:
             rest = listed.next
@@ -242,6 +242,5 @@ def _read_all(
             rest = PageStart.at_hour(left[0].source.number)
     for page in left:
         page.close()
-    due, place, size = np.concatenate(due_ms), np.concatenate(places), np.concatenate(sizes)
-    found = _Found(due, place, size, rest, units, len(pages) - len(left))
-    return found, damaged
+    hours = len(pages) - len(left)
+    return _Found(np.concatenate(places), join_rows(found, UNIT), rest, looked, hours), damaged

@@ -224,6 +224,16 @@ class RowFile(HourFile):
         """Read `count` rows, from ordinal `first` on, without any check. For callers that report every damaged row."""
         return np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
 
+    def row_bytes(self, row: int) -> bytes:
+        """Read one row without any check, for a caller that checks many at once (`checked`)."""
+        return self.read(self._dtype.itemsize, self.offset(row))
+
+    def checked(self, data: bytes, at: I64) -> Rows:
+        """Return these bytes as the rows with the ordinals `at`. Raises what `read_rows` raises."""
+        rows = np.frombuffer(data, self._dtype)
+        self._check(rows, at)
+        return rows
+
     def gather_rows(self, at: I64) -> Rows:
         """Read the rows with these ordinals and return them in that order. Rows that are near each other are read
         together."""

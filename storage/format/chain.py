@@ -12,8 +12,8 @@ A walk back reads in blocks where the chain is dense, and unit by unit where it 
 link of the chain. So one comparison over a block finds all of its links.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+import struct
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,25 @@ _BLOCK_UNITS_MIN: Final = 64
 _SPARSE: Final = 64
 """If fewer than every 64th unit of a block is a link, links are cheaper to read alone."""
 
-Read = Callable[[int, int], Units]
+_LINK: Final = struct.Struct("<q")
+_LINK_AT: Final = UNIT.fields["pre_global_index"][1]  # type: ignore[index]
+
+
+class ChainIndex(Protocol):
+    """An index file, as a walk reads it."""
+
+    @property
+    def name(self) -> str:
+        """The file's name, for errors."""
+
+    def read_rows(self, first: int, count: int) -> Units:
+        """Read units from ordinal `first` on. Raises Corrupt for a wrong checksum or ordinal."""
+
+    def row_bytes(self, row: int) -> bytes:
+        """Read one unit without any check."""
+
+    def checked(self, data: bytes, at: I64) -> Units:
+        """Return these bytes as the units with the ordinals `at`. Raises Corrupt for a wrong checksum or ordinal."""
 
 
 def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
@@ -116,45 +134,70 @@ def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U
     count[used] += lengths.astype(np.uint32)
 
 
-def walk(second: int, last: int, count: int, read: Read, file: str, *, least: int = 0) -> Units:
+def walk(second: int, last: int, count: int, index: ChainIndex, *, least: int = 0) -> Units:
     """The units of one second, in order of local_index. Walks the chain back from `last`, its newest of `count` units.
 
-    `read(first, count)` gives verified units of the index, which begins with unit `least`. `file` is the index's name
-    for errors. Raises Corrupt if the chain does not hold together.
+    The index begins with unit `least`. Raises Corrupt if the chain does not hold together.
     """
     missing, at = count, last
     found: list[Units] = []
     size = 1
     while missing:
-        first = max(least, at + 1 - size)
-        block = read(first, at + 1 - first)
-        links = block if size == 1 else block[seconds_of(block["due_ms"]) == second]
-        if not len(links):
-            raise Corrupt(file, 0, f"chain of second {second}", f"unit {at} of another second", "one of its own")
-        links = links[-missing:]
+        if size == 1:
+            links, gap = _thin(second, at, missing, index, least)
+        else:
+            first = max(least, at + 1 - size)
+            block = index.read_rows(first, at + 1 - first)
+            links = block[seconds_of(block["due_ms"]) == second][-missing:]
+            if not len(links):
+                raise _broken(index, second, f"unit {at} of another second", "one of its own")
+            gap = at - int(links["pre_global_index"][0])
         found.append(links)
         missing -= len(links)
-        before = int(links["pre_global_index"][0])
-        gap, at = at - before, before
-        if (at < 0) != (missing == 0):
-            raise Corrupt(file, 0, f"chain of second {second}", f"{missing} units short", "none")
-        if len(links) * _SPARSE < size or (size == 1 and gap > _SPARSE):
-            size = 1
-        else:
+        at -= gap
+        if (at < least) != (missing == 0):
+            raise _broken(index, second, f"{missing} units short", "none")
+        if size == 1 or len(links) * _SPARSE >= size:
             size = min(max(size * 4, _BLOCK_UNITS_MIN), _BLOCK_UNITS_MAX)
+        else:
+            size = 1
     units = join_rows(found[::-1], UNIT)
-    _check(units, second, file)
+    _check(units, second, index)
     return units
 
 
-def _check(units: Units, second: int, file: str) -> None:
+def _thin(second: int, last: int, missing: int, index: ChainIndex, least: int) -> tuple[Units, int]:
+    """Read links alone, from `last` back, as long as they are far apart, `missing` at most. Return them in order, and
+    how far the next one is from the first of them. They are checked when all are read."""
+    links: list[bytes] = []
+    places: list[int] = []
+    at, before = last, last
+    while True:
+        link = index.row_bytes(at)
+        links.append(link)
+        places.append(at)
+        before = _LINK.unpack_from(link, _LINK_AT)[0]
+        if at - before <= _SPARSE or before < least or len(links) == missing:
+            break
+        at = before
+    units = index.checked(b"".join(links[::-1]), np.array(places[::-1], np.int64))
+    if before >= at:
+        raise _broken(index, second, f"unit {at} behind unit {before}", "a later one")
+    return units, last - before
+
+
+def _broken(index: ChainIndex, second: int, found: str, expected: str) -> Corrupt:
+    return Corrupt(index.name, 0, f"chain of second {second}", found, expected)
+
+
+def _check(units: Units, second: int, index: ChainIndex) -> None:
     """Raise Corrupt if the units are not one chain, although their checksums are right.
 
     A chain counts its units from 0, each names the one before, and all are of its second.
     """
     if not np.array_equal(units["local_index"], np.arange(len(units))):
-        raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
+        raise _broken(index, second, "out of count", f"0 to {len(units) - 1}")
     if (units["pre_global_index"][1:] != units["global_index"][:-1].astype(np.int64)).any():
-        raise Corrupt(file, 0, f"chain of second {second}", "a link past its unit", "the one before")
+        raise _broken(index, second, "a link past its unit", "the one before")
     if (seconds_of(units["due_ms"]) != second).any():
-        raise Corrupt(file, 0, f"chain of second {second}", "a unit of another second", "units of its own")
+        raise _broken(index, second, "a unit of another second", "units of its own")

@@ -93,4 +93,4 @@ class MessageWindow:
             return
         index = hour.files.index
         for second, last, count in self._chains:
-            yield walk(second, last, count, index.read_rows, index.name, least=hour.first)
+            yield walk(second, last, count, index, least=hour.first)

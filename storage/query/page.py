@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from storage.format.array import I64, U8, U32
+from storage.format.array import U8
 from storage.format.chain import walk
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX, pack
-from storage.format.rows import Units
+from storage.format.rows import UNIT, Units, join_rows, take_rows
 from storage.hour.hour import Hour
 from storage.query.selection import SelectedHour, Selection
 
@@ -50,12 +51,10 @@ class PageStart(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Messages in order of (due_ms, at), [n] each: the due time and the global_index of the unit, and the bytes of its
-    record. `next`: where the rest of the hour begins, None if it has no more."""
+    """Messages in order of (due time, global_index): their units, [n]. `next`: where the rest of the hour begins, None
+    if it has no more."""
 
-    due_ms: I64
-    at: I64
-    size: U32
+    units: Units
     next: PageStart | None
 
 
@@ -113,7 +112,7 @@ class HourPage(SelectedHour):
             left -= units + _SECOND_COST
             if left < 0:
                 return second_ms
-            chain = walk(second, last, units, index.read_rows, index.name, least=self.content.first)
+            chain = walk(second, last, units, index, least=self.content.first)
             self._look(
                 chain, self.states()[chain["global_index"].astype(np.int64) - self.content.first], second_ms, first
             )
@@ -126,11 +125,12 @@ class HourPage(SelectedHour):
         at = units["global_index"][rows].astype(np.int64)
         keep = due_ms >= max(begin_ms, self._begin_ms)
         keep &= (due_ms > self._begin_ms) | (at >= self._begin_at)
-        first.add(due_ms[keep], at[keep], units["size"][rows[keep]])
+        first.add(units, rows[keep])
 
     def _listed(self, first: _First) -> Listed:
         """The first `most` units that have a wanted tag."""
-        due_ms, at, size = first.in_order()
+        units = first.in_order()
+        at, size = units["global_index"].astype(np.int64), units["size"]
         kept, looked = np.empty(0, np.intp), 0
         while looked < len(at) and len(kept) < self._most:
             piece = slice(looked, looked + self._most)
@@ -139,18 +139,18 @@ class HourPage(SelectedHour):
         if len(kept) > self._most:
             kept = kept[: self._most]
             looked = int(kept[-1]) + 1
-        due, place = (int(column[looked - 1]) if looked else 0 for column in (due_ms, at))
+        due, place = (int(units["due_ms"][looked - 1]), int(at[looked - 1])) if looked else (0, 0)
         more = first.dropped or looked < len(at)
         rest = PageStart.behind(due, pack(self.content.number, place)) if more else None
-        return Listed(due_ms[kept], at[kept], size[kept], rest)
+        return Listed(take_rows(units, kept), rest)
 
 
 class _First:
-    """Keeps the units that come first in order of (due_ms, at), of those added, up to `most`."""
+    """Keeps the units that come first in order of (due time, global_index), of those added, up to `most`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._parts: list[tuple[I64, I64, U32]] = []
+        self._parts: list[Units] = []
         self._count = 0
         self._last_ms: int | None = None  # due then or later, a further unit is not among the first
         self.dropped = False
@@ -161,27 +161,26 @@ class _First:
         """True if no unit that is due later than all added ones is among the first."""
         return self._count >= self._most
 
-    def add(self, due_ms: I64, at: I64, size: U32) -> None:
-        """Add units. Of two units that are due at once, the one with the smaller `at` comes first, in the same call or
-        an earlier one."""
+    def add(self, units: Units, rows: npt.NDArray[np.intp]) -> None:
+        """Add these rows of `units`. Of two units that are due at once, the one with the smaller global_index comes
+        first, in the same call or an earlier one."""
         if self._last_ms is not None:
-            keep = due_ms < self._last_ms
+            keep = units["due_ms"][rows] < self._last_ms
             self.dropped |= not keep.all()
-            due_ms, at, size = due_ms[keep], at[keep], size[keep]
-        if not len(at):
+            rows = rows[keep]
+        if not len(rows):
             return
-        self._parts.append((due_ms, at, size))
-        self._count += len(at)
+        self._parts.append(take_rows(units, rows))
+        self._count += len(rows)
         if self._count >= 2 * self._most:
             self._parts = [self.in_order()]
-            self._count, self._last_ms = self._most, int(self._parts[0][0][-1])
+            self._count, self._last_ms = self._most, int(self._parts[0]["due_ms"][-1])
 
-    def in_order(self) -> tuple[I64, I64, U32]:
-        """The units that come first, in order: due_ms, at, size."""
+    def in_order(self) -> Units:
+        """The units that come first, in order."""
         if not self._parts:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint32)
-        due_ms, at, size = (np.concatenate(columns) for columns in zip(*self._parts, strict=True))
-        order = np.lexsort((at, due_ms))
+            return np.empty(0, UNIT)
+        units = join_rows(self._parts, UNIT)
+        order = np.lexsort((units["global_index"], units["due_ms"]))
         self.dropped |= len(order) > self._most
-        first = order[: self._most]
-        return due_ms[first], at[first], size[first]
+        return take_rows(units, order[: self._most])

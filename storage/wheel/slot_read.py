@@ -53,7 +53,7 @@ class SlotRead:
 
     def _walk(self) -> Units:
         index = self._files.index
-        return walk(self._second, self._last, self._count, index.read_rows, index.name, least=self._first)
+        return walk(self._second, self._last, self._count, index, least=self._first)
 
     def _scan(self) -> Units:
         blocks = linked_units(self._files, self._saved_units, self._staged)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.format.chain import Heads, Read, seconds_of, walk
+from storage.format.array import I64
+from storage.format.chain import Heads, seconds_of, walk
 from storage.format.rows import UNIT, Corrupt, Units
 from tests.examples import examples
 
@@ -27,16 +28,28 @@ class Index:
                 self.heads.link(units)
             self.units = np.concatenate((self.units, units))
 
-    def read(self, first: int, count: int) -> Units:
+    name = "hour/index"
+
+    def row_bytes(self, row: int) -> bytes:
+        """A unit as it stands there."""
+        return bytes(self.read_rows(row, 1).tobytes())
+
+    def checked(self, data: bytes, at: I64) -> Units:
+        """The units of these bytes."""
+        units = np.frombuffer(data, UNIT)
+        assert units["global_index"].tolist() == at.tolist()
+        return units
+
+    def read_rows(self, first: int, count: int) -> Units:
         """Rows as the index file would give them."""
         assert first >= 0
         assert first + count <= len(self.units)
         self.reads.append(count)
         return self.units[first : first + count]
 
-    def second(self, second: int, read: Read | None = None) -> Units:
+    def second(self, second: int) -> Units:
         """Walk one second's chain."""
-        return walk(second, *self.heads.second(second), read or self.read, "hour/index")
+        return walk(second, *self.heads.second(second), self)
 
 
 @examples(150)

@@ -36,8 +36,8 @@ def pages(store: Store, selection: Selection, most: int) -> list[tuple[int, int]
     begin: PageStart | None = PageStart.at_hour(HOUR)
     while begin is not None:
         listed = page(store, selection, begin, most)
-        assert len(listed.at) == most or listed.next is None or selection.tags is not None
-        rows += zip(listed.due_ms.tolist(), listed.at.tolist(), strict=True)
+        assert len(listed.units["global_index"]) == most or listed.next is None or selection.tags is not None
+        rows += zip(listed.units["due_ms"].tolist(), listed.units["global_index"].tolist(), strict=True)
         assert listed.next is None or listed.next > begin
         begin = listed.next
     return rows
@@ -104,7 +104,7 @@ def test_a_page_keeps_its_moment(store: Store, near: bool) -> None:
     store.append(batch_of([DUE + 1]))
     checkpoint(store, 1)
     listed = look.run()
-    assert listed.due_ms.tolist() == [DUE + 3, DUE + 3, DUE + 5]
+    assert listed.units["due_ms"].tolist() == [DUE + 3, DUE + 3, DUE + 5]
     assert listed.next is None
     store.close()
 
@@ -137,9 +137,9 @@ def test_each_message_stands_where_it_lives(store: Store) -> None:
     """A moved one at its place, an ended one where it ended; a home that it left is none."""
     homes = store.append(batch_of([DUE + 1, DUE + 2]))
     place = move(store, homes[:1].tolist(), [DUE + 9], at_ms=1)
-    assert page(store, Selection(OPEN), PageStart.at_hour(HOUR), 10).due_ms.tolist() == [DUE + 2, DUE + 9]
+    assert page(store, Selection(OPEN), PageStart.at_hour(HOUR), 10).units["due_ms"].tolist() == [DUE + 2, DUE + 9]
     store.settle(SettleBatch.of(np.array([place[0], homes[1]], np.uint64), what=CANCELLED, at_ms=2))
-    assert page(store, Selection(ENDED), PageStart.at_hour(HOUR), 10).due_ms.tolist() == [DUE + 2, DUE + 9]
+    assert page(store, Selection(ENDED), PageStart.at_hour(HOUR), 10).units["due_ms"].tolist() == [DUE + 2, DUE + 9]
     store.close()
 
 
@@ -148,8 +148,10 @@ def test_a_leased_one_is_listed(store: Store) -> None:
     first = store.append(batch_of([DUE, DUE]))
     store.settle(SettleBatch.of(first[:1], what=LEASED, at_ms=1, when=DUE + 5))
     leased = Selection(frozenset((LEASED,)))
-    assert page(store, leased, PageStart.at_hour(HOUR), 10, DUE + 4).at.tolist() == [int(first[0]) & INDEX_MAX]
-    assert not len(page(store, leased, PageStart.at_hour(HOUR), 10, DUE + 5).at)
+    assert page(store, leased, PageStart.at_hour(HOUR), 10, DUE + 4).units["global_index"].tolist() == [
+        int(first[0]) & INDEX_MAX
+    ]
+    assert not len(page(store, leased, PageStart.at_hour(HOUR), 10, DUE + 5).units["global_index"])
     store.close()
 
 
@@ -170,12 +172,14 @@ def test_a_large_hour_whose_first_seconds_are_enough(store: Store, monkeypatch: 
     monkeypatch.setattr(HourPage, "blocks", counted)
     few = page(store, Selection(OPEN), PageStart.at_hour(HOUR), 1_000)
     assert not passes
-    assert few.due_ms.tolist() == sorted(list(range(DUE, DUE + 143 * 300, 300)) * 7)[:1_000]
+    assert few.units["due_ms"].tolist() == sorted(list(range(DUE, DUE + 143 * 300, 300)) * 7)[:1_000]
     many = page(store, Selection(OPEN), PageStart.at_hour(HOUR), 30_000)
     assert passes == [1]
-    assert many.due_ms[:1_000].tolist() == few.due_ms.tolist()
-    assert np.array_equal(many.at[:1_000], few.at)
-    assert many.next == PageStart.behind(int(many.due_ms[-1]), HOUR << 40 | int(many.at[-1]))
+    assert many.units["due_ms"][:1_000].tolist() == few.units["due_ms"].tolist()
+    assert np.array_equal(many.units["global_index"][:1_000], few.units["global_index"])
+    assert many.next == PageStart.behind(
+        int(many.units["due_ms"][-1]), HOUR << 40 | int(many.units["global_index"][-1])
+    )
     store.close()
 
 
