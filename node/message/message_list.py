@@ -32,7 +32,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.array import U32, U64
-from storage.format.message_id import encode_id
+from storage.format.message_id import encode_id, encode_ids
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, pack
 from storage.format.rows import UNIT, Corrupt, Units, join_rows, take_rows
 from storage.format.states import OPEN_STANDINGS, READY_WORD, UNKNOWN
@@ -160,13 +160,14 @@ class MessageList:
         rows, there = rows[~told], there[~told]
         shown: dict[int, MessageView] = {}
         its = take_rows(units, rows)
-        columns = (rows.tolist(), its["due_ms"].tolist(), there.tolist(), store.records(there, its))
-        for row, due, place, record in zip(*columns, strict=True):
+        records = store.records(there, its)
+        ids = encode_ids(store.group, there, np.array([record.random for record in records], np.uint64))
+        topics = {number: store.catalog.topic_by_number(number) for number in {record.topic for record in records}}
+        columns = (rows.tolist(), its["due_ms"].tolist(), records, ids.astype(str).tolist())
+        for row, due, record, id in zip(*columns, strict=True):
             state = READY_WORD if due <= now_ms else SCHEDULED_WORD
             if state in query.states:
-                topic = store.catalog.topic_by_number(record.topic)
-                id = encode_id(store.group, place, record.random)
-                shown[row] = view_untouched(record, id, state, due, topic, body=query.body)
+                shown[row] = view_untouched(record, id, state, due, topics[record.topic], body=query.body)
         return shown, with_history
 
     async def _told(self, place: int, query: ListQuery, leads: Leads) -> MessageView | None:
