@@ -180,10 +180,7 @@ def _thin(second: int, last: int, missing: int, index: ChainIndex, least: int) -
         if at - before <= _SPARSE or before < least or len(links) == missing:
             break
         at = before
-    units = index.checked(b"".join(links[::-1]), np.array(places[::-1], np.int64))
-    if before >= at:
-        raise _broken(index, second, f"unit {at} behind unit {before}", "a later one")
-    return units, last - before
+    return index.checked(b"".join(links[::-1]), np.array(places[::-1], np.int64)), last - before
 
 
 def _broken(index: ChainIndex, second: int, found: str, expected: str) -> Corrupt:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ import zstandard
 import api.http.exchange
 from api.http.exchange import COMPRESSED_FROM_BYTES, PLAIN_BYTES
 from api.port.budget import Budget
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import FORWARDED
-from api.port.port import Limits
+from api.port.port import Limits, MessageIn, Principal, ScheduleResult
 from api.read.compression import ENCODINGS, decompressed
+from api.routes.message import PARSED_TIMES
 from tests.api.harness import check_problem, run, running
 from tests.api.memory_port import MemoryPort
 
@@ -143,5 +146,44 @@ def test_answers_come_compressed_where_they_are_long(size: int) -> None:
             reply = await client.send("POST", "/v1/topics/a/pull", {"max": 50}, headers)
             assert len(reply.body) < COMPRESSED_FROM_BYTES
             assert "content-encoding" not in reply.headers
+
+    run(story())
+
+
+def test_while_it_is_served_a_body_counts_as_what_it_is() -> None:
+    """Not as the longest that it could have been."""
+    held: list[int] = []
+
+    class Watched(MemoryPort):
+        async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+            held.append(self.budget.held_bytes)
+            return await super().schedule(messages, principal)
+
+    async def story() -> None:
+        async with running(Watched()) as client:
+            body = lines(2_000)
+            sent = {**NDJSON, "Content-Encoding": "gzip"}
+            packed = gzip.compress(body)
+            assert (await client.send("POST", "/v1/messages/batch", packed, sent)).status == 200
+            assert held[0] <= (1 + PARSED_TIMES) * len(body) + len(packed)
+
+    run(story())
+
+
+def test_a_compressed_body_is_passed_on_as_it_came() -> None:
+    """The leader decompresses it, or refuses it if its build does not."""
+
+    async def story() -> None:
+        async with running() as client:
+            client.port.leading = False
+
+            async def leader(request: ForwardRequest) -> ForwardAnswer:
+                assert request.headers["Content-Encoding"] == "gzip"
+                return ForwardAnswer(200, {"Content-Type": "text/plain"}, request.body)
+
+            client.port.forward_to = leader
+            body = gzip.compress(lines(3))
+            reply = await client.send("POST", "/v1/messages/batch", body, {**NDJSON, "Content-Encoding": "gzip"})
+            assert (reply.status, reply.body) == (200, body)
 
     run(story())

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgpack import packb
 from msgspec.structs import replace
 
-from api.port.message import MessagePage, MessageView
+from api.port.message import MessagePage, MessageView, Target
 from api.port.port import ANONYMOUS, PULL_BYTES_MAX, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import OPEN_STATES, ListQuery
@@ -23,7 +24,7 @@ from storage.format.position import HOUR_MS
 from storage.format.rows import Settles
 from storage.query.page import HourPage, PageStart
 from storage.store import Store
-from tests.node.message.everything import everything, schedule, views_of
+from tests.node.message.everything import everything, put_topic, schedule, views_of
 from tests.node.single_node import run_node
 
 STATES = (*OPEN_STATES, "delivered", "cancelled", "dead", "expired")
@@ -280,5 +281,30 @@ def test_large_records_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pyt
         read.clear()
         assert len((await page_of(node, body=False)).items) == 12
         assert read == [4, 4, 4]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_every_field_of_a_message_is_listed_as_get_shows_it(tmp_path: Path) -> None:
+    """Those that few messages have, and what a copy in a dead-letter topic is a copy of."""
+
+    async def play(node: Node) -> None:
+        await put_topic(node, "t", TopicChange(retry={"max_attempts": 1}, dead_letter="dead"))
+        await put_topic(node, "hooks", TopicChange(mode="push"))
+        target = Target(url="https://example.com/x", method="PUT", headers={"a": "b"}, timeout_ms=9_000)
+        odd = MessageIn(
+            "hooks", b"\xff\x00", delay_ms=60_000, content_type="image/png", tags=("eu",), headers=packb({"h": "1"}), key="k",
+            fingerprint=bytes(16), target=target, extension=packb({"retry": {"max_attempts": 3}}),
+        )  # fmt: skip
+        await schedule(node, [odd, MessageIn("t", b"1", delay_ms=60_000), MessageIn("t", b"2", tags=("dies",))])
+        (dies,) = await node.front.pull(PullIn("t", 1, 5_000, 60_000, (("dies",),)), ANONYMOUS)
+        await node.front.nack("t", [dies.receipt], delay_ms=None, principal=ANONYMOUS)
+        items = list((await page_of(node)).items)
+        assert {(item.topic, item.key, bool(item.target), bool(item.dead)) for item in items} == {
+            ("hooks", "k", True, False), ("t", None, False, False), ("dead", None, False, True),
+        }  # fmt: skip
+        assert [item.extension for item in items if item.key] == [{"retry": {"max_attempts": 3}}]
+        shown = await views_of(node, [item.id for item in items])
+        assert items == [replace(view, history=()) for view in shown]
 
     run_node(tmp_path / "n1", play)

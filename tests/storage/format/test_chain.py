@@ -20,6 +20,7 @@ class Index:
         self.heads = Heads()
         self.units: Units = np.empty(0, UNIT)
         self.reads: list[int] = []
+        self.checks: list[int] = []
         for batch in batches:
             units = np.zeros(len(batch), UNIT)
             units["due_ms"] = batch
@@ -38,6 +39,7 @@ class Index:
         """The units of these bytes."""
         units = np.frombuffer(data, UNIT)
         assert units["global_index"].tolist() == at.tolist()
+        self.checks += at.tolist()
         return units
 
     def read_rows(self, first: int, count: int) -> Units:
@@ -97,6 +99,7 @@ def test_thin_chains_are_read_link_by_link() -> None:
     index = Index([[place % 3600 * 1000 for place in range(360_000)]])
     assert len(index.second(17)) == 100
     assert sum(index.reads) < 1_000
+    assert index.checks == [17 + 3600 * turn for turn in range(100)]
 
 
 def test_a_mixed_chain() -> None:

@@ -209,3 +209,13 @@ def test_an_hour_is_taken_whole_where_a_bucket_holds_it(origin_ms: int, steps: t
     assert total.add_hour(3, 4)
     assert total.count == 4
     assert not TopicTally().add_hour(3, 4)
+
+
+def test_buckets_are_joined_when_the_step_grows() -> None:
+    """What several short buckets counted is in the long one."""
+    tally = DueTally(0, (10, 100), 5)
+    for due_ms in ([1, 2, 11, 12, 49], [3], [401, 402]):
+        due = np.array(due_ms, np.int64)
+        tally.add(due, np.ones(len(due), np.uint32), np.zeros(len(due), np.uint8))
+    assert tally.step_ms == 100
+    assert tally.buckets() == [(0, 6), (100, 0), (200, 0), (300, 0), (400, 2)]
