@@ -293,8 +293,8 @@ def test_every_field_of_a_message_is_listed_as_get_shows_it(tmp_path: Path) -> N
         await put_topic(node, "hooks", TopicChange(mode="push"))
         target = Target(url="https://example.com/x", method="PUT", headers={"a": "b"}, timeout_ms=9_000)
         odd = MessageIn(
-            "hooks", b"\xff\x00", delay_ms=60_000, content_type="image/png", tags=("eu",), headers=packb({"h": "1"}), key="k",
-            fingerprint=bytes(16), target=target, extension=packb({"retry": {"max_attempts": 3}}),
+            "hooks", b"\xff\x00", delay_ms=60_000, content_type="image/png", tags=("eu",), headers=packb({"h": "1"}),
+            key="k", fingerprint=bytes(16), target=target, extension=packb({"retry": {"max_attempts": 3}}),
         )  # fmt: skip
         await schedule(node, [odd, MessageIn("t", b"1", delay_ms=60_000), MessageIn("t", b"2", tags=("dies",))])
         (dies,) = await node.front.pull(PullIn("t", 1, 5_000, 60_000, (("dies",),)), ANONYMOUS)
