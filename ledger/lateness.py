@@ -63,6 +63,11 @@ class Pauses(NamedTuple):
                 since_ms[its], until_ms[its] = each.pause
         return cls(since_ms, until_ms)
 
+    def held_ms(self, from_ms: I64, to_ms: I64 | int) -> I64:
+        """How long each message was held between these times, [n]."""
+        held: I64 = np.minimum(self.until_ms, to_ms) - np.maximum(self.since_ms, from_ms)
+        return np.maximum(held, 0)
+
 
 def late_causes(first: FirstHandOvers, context: Context) -> U8:
     """Return the LateCause of each of these hand-overs, [n]."""
@@ -72,8 +77,9 @@ def late_causes(first: FirstHandOvers, context: Context) -> U8:
     waiting = np.where(first.mode == PUSH, LateCause.WAITING_FOR_RECEIVER, LateCause.WAITING_FOR_CONSUMER)
     cause = np.where(dispatched, waiting, LateCause.DISPATCH)
     pauses = Pauses.of(first.topic, context)
-    paused_ms = np.minimum(pauses.until_ms, first.at_ms) - np.maximum(pauses.since_ms, first.since_ms)
-    cause[2 * paused_ms >= first.at_ms - first.since_ms] = LateCause.PAUSE
+    # While a topic is paused nothing is handed over. So a hand-over before the end of a pause was before its begin.
+    paused_ms = np.where(first.at_ms >= pauses.until_ms, pauses.held_ms(first.since_ms, first.at_ms), 0)
+    cause[(paused_ms > 0) & (2 * paused_ms >= first.at_ms - first.since_ms)] = LateCause.PAUSE
     cause[_leaderless(first, context)] = LateCause.NO_LEADER
     cause[first.at_ms - first.since_ms <= context.late_ms] = LateCause.SCHEDULED_LATE
     return cause.astype(np.uint8)

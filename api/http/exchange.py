@@ -158,8 +158,8 @@ class Exchange:
 
     async def read_decompressed(self) -> bytes:
         """Return the whole body, decompressed if it has a Content-Encoding of ENCODINGS. Raises what `read_as_sent`
-        raises, `malformed-request` if it cannot be decompressed, and 415 for another encoding. A body that is longer
-        than PLAIN_BYTES is decompressed in a thread, and counts in the budget as the longest that it may be."""
+        raises, `malformed-request` if it cannot be decompressed, and 415 for another encoding. Bodies that are longer
+        than PLAIN_BYTES are decompressed in a thread, one after the other: nobody knows yet how long each will be."""
         encoding = self._encoding()
         if encoding is None:
             return await self.read_as_sent()
@@ -172,19 +172,23 @@ class Exchange:
                 return decompressed(data, encoding, min(most, PLAIN_BYTES))
         except TooLarge:
             pass  # it may still be allowed
-        self.hold(most)
         try:
-            found = await asyncio.to_thread(decompressed, data, encoding, most)
+            async with self.port.budget.parsed(most):
+                found = await asyncio.to_thread(decompressed, data, encoding, most)
         except TooLarge:
             detail = f"a request to this route holds at most {most} bytes, this one has more when it is decompressed"
             raise Problem("too-large", f"{detail}; send less at once") from None
-        self._let_go(most - len(found))
+        self.hold(len(found))
         return found
 
     def _encoding(self) -> str | None:
         """The body's Content-Encoding, None if it is plain."""
-        encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
-        return None if encoding is None or encoding.lower() == "identity" else encoding
+        encoding = self._joined(hdrs.CONTENT_ENCODING)
+        return None if encoding.lower() in ("", "identity") else encoding
+
+    def _joined(self, name: str) -> str:
+        """The header's lines as one, as HTTP has it, "" if there is none."""
+        return ", ".join(self.request.headers.getall(name, ()))
 
     async def read_as_sent(self) -> bytes:
         """Return the whole body as it came; it is read once and kept. Raises `too-large` over the limit, and
@@ -267,11 +271,6 @@ class Exchange:
         self.port.budget.take(size)
         self._held += size
 
-    def _let_go(self, size: int) -> None:
-        """Give `size` of the bytes that `hold` counted back."""
-        self.port.budget.give(size)
-        self._held -= size
-
     def release(self) -> None:
         """Give the bytes that `hold` counted back to the node's budget, once the request is answered."""
         if self._held:
@@ -321,14 +320,20 @@ class Exchange:
         """Return a 200 with this body, compressed if it is long and the client takes it so. A body that is longer than
         PLAIN_BYTES is compressed in a thread. A node that passed the request on gets it plain. It is of an older
         build, which would not tell its client that the body is compressed."""
-        headers = self.request.headers
-        encoding = None if FORWARDED in headers else accepted(headers.get(hdrs.ACCEPT_ENCODING, ""))
+        encoding = None if FORWARDED in self.request.headers else accepted(self._joined(hdrs.ACCEPT_ENCODING))
         if len(body) < COMPRESSED_FROM_BYTES or encoding is None:
             return self.answer(200, body, content_type)
         if len(body) <= PLAIN_BYTES:
             short = compressed(body, encoding)
         else:
-            short = await asyncio.to_thread(compressed, body, encoding)
+            try:
+                short = await asyncio.to_thread(compressed, body, encoding)
+            except asyncio.CancelledError:
+                # A pull's wait is ended, or the node drains. What the body delivers is leased, so it goes out now.
+                task = asyncio.current_task()
+                assert task is not None, "a request is a task"
+                task.uncancel()
+                return self.answer(200, body, content_type)
         return self.answer(200, short, content_type, {"Content-Encoding": encoding, "Vary": "Accept-Encoding"})
 
     def document(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:

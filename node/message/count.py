@@ -24,6 +24,7 @@ from typing import Final
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
 from api.port.queries import HISTOGRAM_BUCKETS_MAX, HISTOGRAM_CHOSEN_MAX, CountQuery, Histogram, HistogramBucket
+from api.port.timestamp import FIRST_MS
 from node.handover.term import Leads
 from node.message.selection_of import selection_of
 from node.runtime.clock import NodeClock
@@ -85,7 +86,8 @@ class Counting:
             tally = DueTally(query.from_ms or 0, (step_ms,), HISTOGRAM_BUCKETS_MAX, query.from_ms, last_ms)
         try:
             await self._pass(selection, tally, leads)
-            buckets = [HistogramBucket(from_ms, count) for from_ms, count in tally.buckets()]
+            # A bucket that begins at a multiple of its step may begin before the first time there is.
+            buckets = [HistogramBucket(max(from_ms, FIRST_MS), count) for from_ms, count in tally.buckets()]
         except TooManyBuckets:
             raise _too_many(tally.step_ms) from None
         return Histogram(tally.step_ms, buckets)

@@ -263,7 +263,8 @@ class Verdict:
                 if end_ms <= since_ms < term["begun_ms"] and at_ms <= term["begun_ms"] + context.grace_ms:
                     self.late_cause = LateCause.NO_LEADER
                     return
-        if 2 * (min(self.pause.until_ms, at_ms) - max(self.pause.since_ms, since_ms)) >= at_ms - since_ms:
+        held_ms = self.pause.until_ms - max(self.pause.since_ms, since_ms)
+        if self.pause.until_ms <= at_ms and held_ms > 0 and 2 * held_ms >= at_ms - since_ms:
             self.late_cause = LateCause.PAUSE
             return
         slot = (max(asked_ms, moved_ms) if moved_ms else unit["due_ms"]) // 1000
@@ -296,8 +297,9 @@ class Verdict:
             self.flags |= Flag.OVERDUE
             if self.pause.until_ms == EVER_MS and not message.starts:
                 self.late_cause = LateCause.PAUSE
-            free_ms = max(self.due_ms, self.pause.until_ms)
-            long_ago = context.lost_after_ms and free_ms < context.until_ms - context.lost_after_ms
+            held_ms = min(self.pause.until_ms, context.until_ms) - max(self.pause.since_ms, self.due_ms)
+            waited_ms = context.until_ms - self.due_ms - max(held_ms, 0)
+            long_ago = context.lost_after_ms and waited_ms > context.lost_after_ms and self.pause.until_ms != EVER_MS
             told = all_see(context, self.due_ms, context.until_ms - context.grace_ms)
             if long_ago and not message.starts and certain and told:
                 self.kind, self.lost = MessageClass.LOST, Lost.NEVER_HANDED_OVER

@@ -238,6 +238,8 @@ def test_lateness_has_a_cause(cause: LateCause) -> None:
         (Pause(T + 2_501, T + 5_000), LateCause.WAITING_FOR_CONSUMER),  # it was late before
         (Pause(0, T + 2_499), LateCause.WAITING_FOR_CONSUMER),  # and stayed long after
         (Pause(T + 5_001, EVER_MS), LateCause.WAITING_FOR_CONSUMER),
+        (Pause(0, EVER_MS), LateCause.WAITING_FOR_CONSUMER),  # it began later: nothing goes out in a pause
+        (Pause(0, T + 5_001), LateCause.WAITING_FOR_CONSUMER),
     ],
 )
 def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateCause) -> None:
@@ -251,8 +253,12 @@ def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateC
     [
         (NO_PAUSE, MessageClass.LOST, LateCause.NONE),
         (Pause(T - 5_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),
-        (Pause(0, T + 590_001), MessageClass.PENDING, LateCause.NONE),  # resumed a moment ago
+        (Pause(T + 9_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),
+        (Pause(0, T + 590_000), MessageClass.PENDING, LateCause.NONE),  # resumed a moment ago
         (Pause(0, T + 589_999), MessageClass.LOST, LateCause.NONE),
+        (Pause(T + 5_000, T + 595_000), MessageClass.PENDING, LateCause.NONE),
+        (Pause(T + 5_000, T + 594_999), MessageClass.LOST, LateCause.NONE),  # 5 s before the pause, and 5 s after it
+        (Pause(T + 580_000, T + 590_000), MessageClass.LOST, LateCause.NONE),
     ],
 )
 def test_what_waits_for_a_paused_topic_is_not_lost(pause: Pause, kind: MessageClass, cause: LateCause) -> None:

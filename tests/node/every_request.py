@@ -188,6 +188,8 @@ COUNTS = (
     Request("GET /v1/messages/histogram?topic=~.none", "404 unknown-topic"),
     *_queries("/v1/messages/histogram", "step=0", "state=gone"),
     Request("GET /v1/messages/histogram?topic=~.orders", "200"),
+    Request("GET /v1/messages/histogram?from=0001-01-01T00:00:00Z", "200"),
+    Request("GET /v1/messages/histogram?from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59Z", "200"),
     Request("GET /v1/wheel?topic=~.orders", "200"),
     Request("GET /v1/wheel?hour=0001-01-01T00:00:00Z", "200"),
     Request("GET /v1/wheel?hour=9999-12-31T23:59:59Z", "200"),

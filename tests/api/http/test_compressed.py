@@ -1,5 +1,6 @@
 """Compressed bodies over a real socket: what is taken where, what is refused, and how answers come."""
 
+import asyncio
 import gzip
 import json
 import threading
@@ -15,9 +16,9 @@ from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import FORWARDED
 from api.port.port import Limits, MessageIn, Principal, ScheduleResult
-from api.read.compression import ENCODINGS, decompressed
+from api.read.compression import ENCODINGS, compressed, decompressed
 from api.routes.message import PARSED_TIMES
-from tests.api.harness import check_problem, run, running
+from tests.api.harness import check_problem, run, running, talk
 from tests.api.memory_port import MemoryPort
 
 PACK = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -88,9 +89,9 @@ def test_what_is_longer_than_allowed_is_refused(encoding: str) -> None:
     run(story())
 
 
-def test_bytes_that_may_come_of_it_count_in_the_budget() -> None:
-    """A node whose budget has no room for the longest body refuses a long compressed one; a short one it takes."""
-    port = MemoryPort(limits=Limits(batch_bytes_max=1 << 20), budget=Budget(bytes_max=500_000))
+def test_bytes_that_came_of_it_count_in_the_budget() -> None:
+    """A node whose budget has no room for them refuses them; a short body it takes."""
+    port = MemoryPort(budget=Budget(bytes_max=70_000))
 
     async def story() -> None:
         async with running(port) as client:
@@ -103,13 +104,60 @@ def test_bytes_that_may_come_of_it_count_in_the_budget() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_many_compressed_batches_at_once_are_all_taken(encoding: str) -> None:
+    """Sixty-four, each of which may stand for 16 MiB, in a budget of 64 MiB: they are decompressed one by one."""
+    port = MemoryPort(budget=Budget(bytes_max=64 << 20))
+
+    async def story() -> None:
+        async with running(port) as client:
+            sent = {**NDJSON, "Content-Encoding": encoding}
+            body = PACK[encoding](lines(1_500))
+            asked = [client.send("POST", "/v1/messages/batch", body, sent) for _ in range(64)]
+            assert {reply.status for reply in await asyncio.gather(*asked)} == {200}
+            assert client.port.budget.held_bytes == 0
+
+    run(story())
+
+
+def test_a_pull_whose_wait_is_ended_while_its_answer_is_compressed_brings_its_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are leased by then: an answer without them would keep them from everyone for as long as the lease. It comes
+    plain, because there is no time left."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(data: bytes, encoding: str) -> bytes:
+        begun.set()
+        assert go_on.wait(20)
+        return compressed(data, encoding)
+
+    monkeypatch.setattr(api.http.exchange, "compressed", slowly)
+
+    async def story() -> None:
+        async with running() as client:
+            many = lines(50, 2_000).replace(b'"1h"', b'"0s"')
+            assert (await client.send("POST", "/v1/messages/batch", many, NDJSON)).status == 200
+            pull = client.send("POST", "/v1/topics/a/pull", {"max": 50, "wait": "9s"}, {"Accept-Encoding": "gzip"})
+            pulling = asyncio.ensure_future(pull)
+            await asyncio.to_thread(begun.wait, 20)
+            for wait in list(client.server._waiting):
+                client.server._cancel_wait(wait)
+            reply = await pulling
+            go_on.set()
+            assert reply.status == 200
+            assert len(reply.json["messages"]) == 50
+
+    run(story())
+
+
 def test_other_encodings_and_other_routes() -> None:
     """415, which says what is taken."""
 
     async def story() -> None:
         async with running() as client:
             body = gzip.compress(b'{"topic":"a","body":1}')
-            for encoding in ("br", "deflate", "gzip, zstd", "x" * 99):
+            for encoding in ("br", "deflate", "gzip, zstd", "gzip, identity", "x" * 99):
                 reply = await client.send("POST", "/v1/messages", body, {"Content-Encoding": encoding})
                 assert (
                     "send zstd, gzip or the body plain" in check_problem(reply, 415, "unsupported-media-type")["detail"]
@@ -185,5 +233,22 @@ def test_a_compressed_body_is_passed_on_as_it_came() -> None:
             body = gzip.compress(lines(3))
             reply = await client.send("POST", "/v1/messages/batch", body, {**NDJSON, "Content-Encoding": "gzip"})
             assert (reply.status, reply.body) == (200, body)
+
+    run(story())
+
+
+def test_lines_of_one_header_are_read_together() -> None:
+    """Two encodings on two lines are two encodings."""
+
+    async def story() -> None:
+        async with running() as client:
+            body = gzip.compress(b'{"topic":"a","body":1}')
+            head = (
+                f"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+            )
+            for first, second, status in (("gzip", "zstd", 415), ("identity", "gzip", 415), ("gzip", "", 415)):
+                both = f"Content-Encoding: {first}\r\nContent-Encoding: {second}\r\n\r\n"
+                answer = await talk(client.server, f"{head}{both}".encode() + body)
+                assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (first, second, answer)
 
     run(story())
