@@ -56,12 +56,10 @@ class Pauses(NamedTuple):
     @classmethod
     def of(cls, topic: U32, context: Context) -> Pauses:
         """Return the pauses of these topics, by their numbers."""
-        since_ms, until_ms = np.zeros(len(topic), np.int64), np.zeros(len(topic), np.int64)
-        for number, each in context.topics.items():
-            if each.pause != NO_PAUSE:
-                its = topic == number
-                since_ms[its], until_ms[its] = each.pause
-        return cls(since_ms, until_ms)
+        numbers, at = np.unique(topic, return_inverse=True)
+        known = [context.topics.get(number) for number in numbers.tolist()]
+        pauses = np.array([NO_PAUSE if each is None else each.pause for each in known], np.int64).reshape(-1, 2)
+        return cls(pauses[at, 0], pauses[at, 1])
 
     def held_ms(self, from_ms: I64, to_ms: I64 | int) -> I64:
         """How long each message was held between these times, [n]."""

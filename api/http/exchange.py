@@ -183,8 +183,10 @@ class Exchange:
 
     def _encoding(self) -> str | None:
         """The body's Content-Encoding, None if it is plain."""
+        if hdrs.CONTENT_ENCODING not in self.request.headers:
+            return None
         encoding = self._joined(hdrs.CONTENT_ENCODING)
-        return None if encoding.lower() in ("", "identity") else encoding
+        return None if encoding.lower() == "identity" else encoding
 
     def _joined(self, name: str) -> str:
         """The header's lines as one, as HTTP has it, "" if there is none."""
@@ -320,8 +322,10 @@ class Exchange:
         """Return a 200 with this body, compressed if it is long and the client takes it so. A body that is longer than
         PLAIN_BYTES is compressed in a thread. A node that passed the request on gets it plain. It is of an older
         build, which would not tell its client that the body is compressed."""
-        encoding = None if FORWARDED in self.request.headers else accepted(self._joined(hdrs.ACCEPT_ENCODING))
-        if len(body) < COMPRESSED_FROM_BYTES or encoding is None:
+        if len(body) < COMPRESSED_FROM_BYTES or FORWARDED in self.request.headers:
+            return self.answer(200, body, content_type)
+        encoding = accepted(self._joined(hdrs.ACCEPT_ENCODING))
+        if encoding is None:
             return self.answer(200, body, content_type)
         if len(body) <= PLAIN_BYTES:
             short = compressed(body, encoding)

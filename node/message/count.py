@@ -163,9 +163,8 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            if selection.all_open(hour) and tally.add_hour(hour, store.open_units(hour)):
-                pass  # its counter is all that is needed
-            elif (found := store.selectable(hour, selection)) is not None:
+            counted_whole = selection.all_open(hour) and tally.add_hour(hour, store.open_units(hour))
+            if not counted_whole and (found := store.selectable(hour, selection)) is not None:
                 piece.append(HourCount(found, selection, now_ms))
                 units += found.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:

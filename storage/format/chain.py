@@ -13,7 +13,8 @@ link of the chain. So one comparison over a block finds all of its links.
 """
 
 import struct
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ _SPARSE: Final = 64
 """If fewer than every 64th unit of a block is a link, links are cheaper to read alone."""
 
 _LINK: Final = struct.Struct("<q")
-_LINK_AT: Final = UNIT.fields["pre_global_index"][1]  # type: ignore[index]
+_LINK_AT: Final = int(cast(Mapping[str, Any], UNIT.fields)["pre_global_index"][1])
 
 
 class ChainIndex(Protocol):
@@ -171,7 +172,7 @@ def _thin(second: int, last: int, missing: int, index: ChainIndex, least: int) -
     how far the next one is from the first of them. They are checked when all are read."""
     links: list[bytes] = []
     places: list[int] = []
-    at, before = last, last
+    at = last
     while True:
         link = index.row_bytes(at)
         links.append(link)

@@ -16,9 +16,9 @@ HOUR_MAX: Final = (1 << 24) - 1
 INDEX_MAX: Final = (1 << INDEX_BITS) - 1
 HOUR_MS: Final = 3_600_000
 MS_PER_TICK: Final = 1_000
+"""A tick is an absolute second. Its slot begins at tick * MS_PER_TICK."""
 EVER_MS: Final = 1 << 62
 """A time behind all others, ms."""
-"""A tick is an absolute second. Its slot begins at tick * MS_PER_TICK."""
 
 GONE: Final = (1 << 64) - 1
 """Stands for a message whose newest place is unlinked. No unit has this position, for no hour has that many units."""

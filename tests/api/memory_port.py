@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from api.contract.fields import MESSAGE
 from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
-from api.port.message import HistoryEvent, MessageView, Target
+from api.port.message import HistoryEvent, MessagePage, MessageView, Target
 from api.port.port import (
     RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
@@ -31,6 +32,7 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
+from api.port.queries import ListQuery
 from api.port.timestamp import render_time
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 from tests.api.contract.added import extension_of
@@ -148,6 +150,14 @@ class MemoryPort(MemoryQueries):
             target=message.target,
             extension=extension_of(message),
         )
+
+    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
+        """The cursor is how many went before."""
+        found = sorted(self._counted(query), key=lambda held: held.due_ms)
+        start = int(query.cursor or 0)
+        end = start + query.limit
+        views = [await self.message(held.id, local=False, principal=principal) for held in found[start:end]]
+        return MessagePage([replace(view, history=()) for view in views], str(end) if end < len(found) else None)
 
     def _find_open(self, id_text: str, if_match: int | None) -> Held:
         """The message, if it may be changed."""

@@ -1,9 +1,7 @@
 """The part of tests.api.memory_port that is about many messages: lists, counts, and the dead ones."""
 
 import msgspec
-from msgspec.structs import replace
 
-from api.port.message import MessagePage, MessageView
 from api.port.port import MessageIn, Principal
 from api.port.problem import Problem
 from api.port.queries import (
@@ -14,7 +12,6 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     HistogramBucket,
-    ListQuery,
     WheelHour,
     WheelQuery,
     WheelSecond,
@@ -44,9 +41,6 @@ class MemoryQueries(MemoryCluster):
         self.clock_ms = NOW_MS
         self.held: dict[str, Held] = {}
 
-    async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
-        raise NotImplementedError
-
     @staticmethod
     def _check_topic(name: str | None) -> None:
         if name == "nowhere":
@@ -68,14 +62,6 @@ class MemoryQueries(MemoryCluster):
             return "ready" if held.state == "scheduled" and held.due_ms <= self.clock_ms else held.state
 
         return [held for held in self._matching(query) if state(held) in query.states]
-
-    async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
-        """The cursor is how many went before."""
-        found = sorted(self._counted(query), key=lambda held: held.due_ms)
-        start = int(query.cursor or 0)
-        end = start + query.limit
-        views = [await self.message(held.id, local=False, principal=principal) for held in found[start:end]]
-        return MessagePage([replace(view, history=()) for view in views], str(end) if end < len(found) else None)
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         return len(self._counted(query))

@@ -262,7 +262,7 @@ def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateC
     ],
 )
 def test_what_waits_for_a_paused_topic_is_not_lost(pause: Pause, kind: MessageClass, cause: LateCause) -> None:
-    """Nor is what had no time since the topic was resumed."""
+    """Only the time counts in which the topic was not paused."""
     judged = Life().judged(topics={1: Topic("orders", pause=pause)}, lost_after_ms=10_000)
     assert (judged.kind, judged.flags & Flag.OVERDUE, judged.late_cause) == (kind, Flag.OVERDUE, cause)
 

@@ -236,7 +236,7 @@ def test_the_nodes_and_the_reconciliation_tell_the_same(tmp_path: Path) -> None:
 
 
 IMPATIENT = {"grace_ms": 1, "lost_after_ms": 1}
-"""What is due for two milliseconds is lost."""
+"""A message that is due for two milliseconds counts as lost."""
 
 
 def nothing_is_sent_that_waits_for_a_paused_topic(asked: Reconciled, waiting: list[str], alone: str) -> None:

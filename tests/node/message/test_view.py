@@ -208,7 +208,8 @@ def test_9042_a_message_is_known_until_the_hour_where_it_ended_goes(log: Log) ->
 
 
 def test_what_a_pause_holds_says_so(log: Log) -> None:
-    """What is due, since it fell due or the pause began; not what waits for its time, is leased or has ended."""
+    """A message that is due says so, from its due time or the begin of the pause on. Nothing else is held: not what
+    waits for its time, is leased, or has ended."""
     home, later, leased, ended = placed(log.apply(schedule(T0, T0 + 9_000, T0, T0)))
     log.apply(lease(leased))
     log.apply(cancel(ended))

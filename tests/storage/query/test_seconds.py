@@ -29,7 +29,7 @@ def seconds(store: Store, topic: int | None = None) -> list[tuple[int, int, int]
 
 
 def rows(look: HourSeconds) -> list[tuple[int, int, int]]:
-    """What a look finds."""
+    """The seconds that a look finds."""
     return list(zip(*(column.tolist() for column in look.run()), strict=True))
 
 
