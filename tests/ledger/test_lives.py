@@ -254,6 +254,7 @@ def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateC
         (NO_PAUSE, MessageClass.LOST, LateCause.NONE),
         (Pause(T - 5_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),
         (Pause(T + 9_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),
+        (Pause(T + 300_000, EVER_MS), MessageClass.PENDING, LateCause.PAUSE),  # however long it waited before
         (Pause(0, T + 590_000), MessageClass.PENDING, LateCause.NONE),  # resumed a moment ago
         (Pause(0, T + 589_999), MessageClass.LOST, LateCause.NONE),
         (Pause(T + 5_000, T + 595_000), MessageClass.PENDING, LateCause.NONE),

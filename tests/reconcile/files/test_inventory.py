@@ -5,20 +5,24 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import pytest
 
+from ledger.bucket import Topic
 from reconcile.files.inventory import BUCKET_UNITS, Inventory, Span
 from reconcile.files.node import read_node
 from reconcile.files.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused
 from storage.export.export import Export
 from storage.export.source import read_source
 from storage.file.disk import Disk
+from storage.format.position import EVER_MS
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT
 from storage.format.states import LEASED
 from storage.record.delivery_record import TERM_BEGUN
 from storage.store import Store
+from storage.tables.topic import PAUSED_SINCE, RESUMED_AT
 from tests.reconcile.directories import NOW, cut, flip, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import HOUR, Entry, H, append, checkpoint, settle, topic, turn, unlink
 
@@ -180,6 +184,31 @@ def test_a_delivery_file_that_was_cut_is_a_problem_unless_it_is_the_newest(tmp_p
         (CUT_SHORT, f"deliveries/{log.name}") for log in logs[:2]
     ]
     assert [source.rows for source in found.deliveries] == [1, 1]
+
+
+PAUSES: dict[str, dict[str, Any]] = {
+    "never": {},
+    "now": {"paused": True, PAUSED_SINCE: NOW - 9},
+    "long": {"paused": True},
+    "once": {"paused": False, PAUSED_SINCE: NOW - 9, RESUMED_AT: NOW - 5},
+}
+
+
+def test_an_export_knows_the_pauses_of_topics(tmp_path: Path) -> None:
+    """Those that last, those that are over, and those whose begin nobody knows, as the directory does."""
+    path = make_node(tmp_path / "n1", ENTRIES)
+    store = Store.open(path, disk=Disk())
+    for name, settings in PAUSES.items():
+        store.catalog.put_topic(name, settings, now_ms=NOW)
+    checkpoint(store, store.applied_index)
+    store.close()
+    Export(read_source(path, Disk(), NOW), tmp_path / "exported", Disk()).run()
+    for given in (path, tmp_path / "exported"):
+        topics = Inventory.open([given]).topics.values()
+        pauses = {topic.name: Topic.of(topic.name, topic.settings).pause for topic in topics}
+        assert [pauses[name] for name in PAUSES] == [
+            (0, 0), (NOW - 9, EVER_MS), (0, EVER_MS), (NOW - 9, NOW - 5),
+        ]  # fmt: skip
 
 
 def test_an_export_is_as_good_as_the_directory(tmp_path: Path) -> None:
