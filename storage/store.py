@@ -292,7 +292,7 @@ class Store:
 
     def selectable(self, hour: int, selection: Selection) -> Hour | None:
         """An hour for a count or a page of its messages. None if none of them can be selected."""
-        if not selection.touches(hour) or not (self.open_units(hour) or selection.standings - OPEN_STANDINGS):
+        if not selection.which.touches(hour) or not (self.open_units(hour) or selection.standings - OPEN_STANDINGS):
             return None
         return self._hours.find(hour)
 

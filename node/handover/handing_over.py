@@ -39,8 +39,8 @@ from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from node.ready.windows import Ready
 from storage.format.array import U64
+from storage.format.predicate import TagFilter
 from storage.format.rows import Units
-from storage.format.tag_filter import TagFilter
 from storage.store import Store
 from storage.tables.topic import Subscription
 

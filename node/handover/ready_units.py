@@ -27,8 +27,8 @@ from node.ready.rule import Mask, Rule
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
 from storage.format.array import I64, U64
+from storage.format.predicate import TagFilter
 from storage.format.rows import Units, select_rows, take_rows
-from storage.format.tag_filter import TagFilter
 from storage.store import Store
 from storage.tables.topic import Subscription
 

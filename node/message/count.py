@@ -31,6 +31,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.position import HOUR_MAX, HOUR_MS
+from storage.format.predicate import Predicate
 from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.hour.hour_table import Extents
@@ -95,19 +96,19 @@ class Counting:
     def _steps(self, selection: Selection) -> Sequence[int]:
         """The steps from which the histogram of a selection chooses. Of all open messages it is known beforehand which
         hours have some. Steps that are too short for these are left out. By a step of whole hours nothing is read."""
-        first = -(-(selection.from_ms or 0) // HOUR_MS)
-        last = HOUR_MAX if selection.to_ms is None else selection.to_ms // HOUR_MS - 1
+        first = -(-(selection.which.from_ms or 0) // HOUR_MS)
+        last = HOUR_MAX if selection.which.to_ms is None else selection.which.to_ms // HOUR_MS - 1
         if not selection.all_open(first) or not (hours := self._store.open_hours(first, last)):
             return STEPS_MS
-        low_ms = (hours[0] + 1) * HOUR_MS - 1 if selection.from_ms is None else selection.from_ms
-        high_ms = hours[-1] * HOUR_MS if selection.to_ms is None else selection.to_ms - 1
+        low_ms = (hours[0] + 1) * HOUR_MS - 1 if selection.which.from_ms is None else selection.which.from_ms
+        high_ms = hours[-1] * HOUR_MS if selection.which.to_ms is None else selection.which.to_ms - 1
         return [step for step in STEPS_MS if high_ms // step - low_ms // step < HISTOGRAM_CHOSEN_MAX]
 
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """Count the messages of a topic that have not ended. Also return how many units each hour had when it was
         counted."""
         total, counted = Total(), list[Extents]()
-        await self._pass(Selection(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
+        await self._pass(Selection(frozenset(LIVE_STANDINGS), Predicate(frozenset((topic,)))), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:

@@ -29,8 +29,8 @@ from replication.command.message import Redrive
 from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
+from storage.format.predicate import tags_mask
 from storage.format.states import DEAD
-from storage.format.tag_filter import tags_mask
 from storage.record.record import Record
 from storage.store import Store
 from storage.tables.topic import Topic

@@ -121,7 +121,7 @@ class MessageList:
     def _hours(self, selection: Selection, begin: PageStart) -> list[int]:
         """The hours that may have selected messages from `begin` on."""
         first = begin.due_ms // HOUR_MS
-        last = HOUR_MAX if selection.to_ms is None else min(HOUR_MAX, (selection.to_ms - 1) // HOUR_MS)
+        last = HOUR_MAX if selection.which.to_ms is None else min(HOUR_MAX, (selection.which.to_ms - 1) // HOUR_MS)
         if first > last:
             return []
         if selection.standings <= OPEN_STANDINGS:

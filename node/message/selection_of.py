@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from api.port.queries import CountQuery
 from node.message.topic_put import topic_named
+from storage.format.predicate import Predicate, TagFilter
 from storage.format.states import STANDINGS
-from storage.format.tag_filter import TagFilter
 from storage.query.selection import Selection
 from storage.store import Store
 
 
 def selection_of(store: Store, query: CountQuery) -> Selection:
     """Return the selection of the messages that a count or a list asks for. Raises `unknown-topic`."""
-    return Selection(
-        frozenset().union(*(STANDINGS[state] for state in query.states)),
-        None if query.topic is None else topic_named(store, query.topic).number,
-        query.from_ms,
-        query.to_ms,
-        None if query.tag is None else TagFilter.of([[query.tag]]),
-    )
+    topics = None if query.topic is None else frozenset((topic_named(store, query.topic).number,))
+    tags = None if query.tag is None else TagFilter.of([[query.tag]])
+    which = Predicate(topics, query.from_ms, query.to_ms, tags)
+    return Selection(frozenset().union(*(STANDINGS[state] for state in query.states)), which)

@@ -23,8 +23,8 @@ from api.port.message import Target
 from api.port.port import MessageIn
 from node.port.plain import U32, BadColumns, Plain
 from storage.format.array import I64, U64
+from storage.format.predicate import tags_mask
 from storage.format.schedule_status import ON_CONFLICT
-from storage.format.tag_filter import tags_mask
 from storage.record.record import (
     RECORD_HEADER_SIZE,
     Drafts,

@@ -38,7 +38,7 @@ from node.pull.delivery import deliveries_of
 from node.pull.topic_waits import TopicWaits, wake
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
-from storage.format.tag_filter import TagFilter
+from storage.format.predicate import TagFilter
 from storage.store import Store
 from storage.tables.topic import Subscription, number_of, subscription_of, topic_of
 

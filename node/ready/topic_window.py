@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.array import I64, U64
-from storage.format.tag_filter import TagFilter
+from storage.format.predicate import TagFilter
 
 _LOOK_ROWS: Final = 16_384
 """Masks are looked at in pieces of this size, so that a pull of a few units need not look at a whole window."""

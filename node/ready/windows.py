@@ -31,8 +31,8 @@ from node.ready.held_units import HeldUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from storage.format.array import I64, U32, U64
+from storage.format.predicate import TagFilter
 from storage.format.rows_by import rows_by
-from storage.format.tag_filter import TagFilter
 from storage.tables.topic import Subscription
 
 

@@ -53,7 +53,7 @@ class HourCount(SelectedHour):
 
     def _count(self, units: Units, state: U8, first: int, tally: Tally) -> None:
         rows, due_ms, standing = self.wanted(units, state)
-        if self.selection.tags is not None:
+        if self.selection.which.tags is not None:
             keep = self.tagged(rows + first, units["size"][rows])
             rows, due_ms, standing = rows[keep], due_ms[keep], standing[keep]
         if len(rows):

@@ -80,7 +80,7 @@ class HourPage(SelectedHour):
             self.close()
 
     def _first_units(self, stopped: Callable[[], bool]) -> _First:
-        first = _First(self._most * (_TAGGED_TIMES if self.selection.tags is not None else 1))
+        first = _First(self._most * (_TAGGED_TIMES if self.selection.which.tags is not None else 1))
         begin_ms = self._by_chains(first)
         if begin_ms is None:
             return first
@@ -97,7 +97,7 @@ class HourPage(SelectedHour):
         at, None if no further ones are needed."""
         if self._heads is None:
             return self._begin_ms
-        hour_ms, until_ms = self.content.number * HOUR_MS, self.selection.to_ms
+        hour_ms, until_ms = self.content.number * HOUR_MS, self.selection.which.to_ms
         after, count = self._heads
         begin = (self._begin_ms - hour_ms) // 1000
         index, left = self.content.files.index, self.units // _CHAIN_COST

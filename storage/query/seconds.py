@@ -14,10 +14,11 @@ import numpy as np
 
 from storage.format.array import I64
 from storage.format.chain import SECONDS, seconds_of
+from storage.format.predicate import ALL, Mask, Predicate
 from storage.format.states import IS_OPEN, OPEN_STANDINGS
 from storage.hour.hour import Hour
 from storage.query.page import CHAIN_UNITS_MIN
-from storage.query.selection import Mask, SelectedHour, Selection
+from storage.query.selection import SelectedHour, Selection
 
 _GATHER_COST: Final = 8
 """To read a unit by its ordinal takes as long as to read this many units of the index in a row."""
@@ -39,7 +40,8 @@ class HourSeconds(SelectedHour):
 
     def __init__(self, hour: Hour, topic: int | None, now_ms: int) -> None:
         """`topic`: only its units count. None: those of all topics."""
-        super().__init__(hour, Selection(frozenset(OPEN_STANDINGS), topic), now_ms, tells_standing=False)
+        which = ALL if topic is None else Predicate(frozenset((topic,)))
+        super().__init__(hour, Selection(frozenset(OPEN_STANDINGS), which), now_ms, tells_standing=False)
         kept = hour.near and hour.units >= CHAIN_UNITS_MIN and topic is None
         self._counted: I64 | None = hour.heads().count.astype(np.int64) if kept else None
 
@@ -82,8 +84,8 @@ class HourSeconds(SelectedHour):
             if stopped():
                 break
             seconds, keep = seconds_of(units["due_ms"]), is_open[row : row + len(units)]
-            if self.selection.topic is not None:
-                ours = units["topic"] == np.uint32(self.selection.topic)
+            if not self.selection.which.takes_all:
+                ours = self.selection.which.of_topics(units["topic"])
                 seconds, keep = seconds[ours], keep[ours]
             counted += np.bincount(seconds, minlength=SECONDS)
             opened += np.bincount(seconds[keep], minlength=SECONDS)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.array import I64, U8, U32, U64
-from storage.format.position import HOUR_MS
+from storage.format.array import I64, U8, U32
+from storage.format.predicate import ALL, Mask, Predicate
 from storage.format.rows import Settles, Units
 from storage.format.states import (
     COUNTED_AS,
@@ -41,47 +41,22 @@ _READ_BYTES: Final = 4 << 20
 
 _LEASED_OR_WAITING: Final = frozenset((LEASED, PENDING, READY))
 
-Mask = npt.NDArray[np.bool_]
-
-
-class TagTest(Protocol):
-    """A test for the wanted tags, such as storage.format.tag_filter.TagFilter."""
-
-    def may_match(self, masks: U64) -> Mask:
-        """Return a boolean array: False where a unit's mask of tags shows that its tags are not wanted."""
-
-    def matches(self, tags: Iterable[str]) -> bool:
-        """True if a message with exactly these tags is wanted."""
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The wanted messages: those counted under one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
+    """The wanted messages: those of `which` that are counted under one of `standings` (numbers of STANDINGS).
 
-    A field that is None restricts nothing. A pending unit that is due counts as READY. A unit whose lease is over
-    counts as pending. `term` is the term of the leader that asks, by whose clock leases end.
+    A pending unit that is due counts as READY. A unit whose lease is over counts as pending. `term` is the term of the
+    leader that asks, by whose clock leases end.
     """
 
     standings: frozenset[int]
-    topic: int | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    tags: TagTest | None = None
+    which: Predicate = ALL
     term: int = 0
-
-    def touches(self, hour: int) -> bool:
-        """True if the hour and [from_ms, to_ms) have some time in common."""
-        return (self.from_ms is None or self.from_ms < (hour + 1) * HOUR_MS) and (
-            self.to_ms is None or self.to_ms > hour * HOUR_MS
-        )
 
     def all_open(self, hour: int) -> bool:
         """True if all open messages of the hour are wanted, and no others."""
-        unrestricted = self.topic is None and self.tags is None and self.standings == OPEN_STANDINGS
-        covers = (self.from_ms is None or self.from_ms <= hour * HOUR_MS) and (
-            self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
-        )
-        return unrestricted and covers
+        return self.which.takes_all and self.standings == OPEN_STANDINGS and self.which.covers(hour)
 
 
 class Selected(NamedTuple):
@@ -137,16 +112,7 @@ class SelectedHour:
     def wanted(self, units: Units, state: U8) -> Selected:
         """Find the wanted units of a block, whose states are `state`. Units that only may have a wanted tag are among
         them."""
-        selection = self.selection
-        keep = self._by_state[state]
-        if selection.topic is not None:
-            keep &= units["topic"] == np.uint32(selection.topic)
-        if selection.from_ms is not None:
-            keep &= units["due_ms"] >= selection.from_ms
-        if selection.to_ms is not None:
-            keep &= units["due_ms"] < selection.to_ms
-        if selection.tags is not None:
-            keep &= selection.tags.may_match(units["tags"])
+        keep = self._by_state[state] & self.selection.which.may_match(units["due_ms"], units["topic"], units["tags"])
         rows = np.flatnonzero(keep)
         due_ms = units["due_ms"][rows]
         standing = COUNTED_AS.take(state[rows])
@@ -159,7 +125,7 @@ class SelectedHour:
     def tagged(self, at: I64, size: U32) -> Mask:
         """Return a boolean array: False for each of these units (global indexes and sizes) whose record lacks the
         wanted tags. Reads a few MiB of records at a time. Raises Corrupt or DiskFailed."""
-        tags = self.selection.tags
+        tags = self.selection.which.tags
         if tags is None:
             return np.ones(len(at), np.bool_)
         wanted: list[bool] = []

@@ -20,7 +20,7 @@ from replication.command.handover import DEAD, RETRY, Fail, Settle
 from replication.command.message import Redrive, Reschedule
 from replication.command.topic import PutTopic
 from storage.format.array import U16, U32, U64
-from storage.format.tag_filter import TagFilter
+from storage.format.predicate import TagFilter
 from tests.node.book import RecordingWheel
 from tests.node.model_log import STOP_MS, TOPICS, SeenTerm
 from tests.node.model_strict import StrictModel

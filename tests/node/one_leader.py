@@ -21,7 +21,7 @@ from replication.command.message import Cancel, Reschedule
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from storage.file.disk import Disk
-from storage.format.tag_filter import TagFilter, tags_mask
+from storage.format.predicate import TagFilter, tags_mask
 from storage.record.record import Drafts, encode_records
 from storage.store import Store
 from storage.tables.topic import Subscription, subscription_of

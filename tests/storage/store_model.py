@@ -9,6 +9,7 @@ from storage.format.array import U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.pieces import at_once
 from storage.format.position import GONE, HOUR_MS
+from storage.format.predicate import Predicate
 from storage.format.states import (
     CANCELLED,
     DEAD,
@@ -246,18 +247,18 @@ class Model:
         assert tally.counts == Counter(counted)
         for which in (
             Selection(OPEN),
-            Selection(frozenset((PENDING, DEAD)), topic=8),
-            Selection(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
-            Selection(ENDED, from_ms=now_ms),
+            Selection(frozenset((PENDING, DEAD)), Predicate(topics=frozenset((8,)))),
+            Selection(frozenset((READY,)), Predicate(from_ms=now_ms - 30_000, to_ms=now_ms - 1)),
+            Selection(ENDED, Predicate(from_ms=now_ms)),
         ):
             due = DueTally(hour * HOUR_MS, (700,), 1 << 40)
             _count(store, hour, which, now_ms, due)
-            low, high = which.from_ms or 0, which.to_ms or 1 << 60
+            low, high = which.which.from_ms or 0, which.which.to_ms or 1 << 60
             wanted = [
                 unit.due_ms
                 for unit in units
                 if standing[unit.position] in which.standings
-                and which.topic in (None, unit.topic)
+                and (which.which.topics is None or unit.topic in which.which.topics)
                 and low <= unit.due_ms < high
             ]
             assert due.counts == Counter((due_ms - hour * HOUR_MS) // 700 for due_ms in wanted)

@@ -7,7 +7,7 @@ import pytest
 from storage.format.array import U64
 from storage.format.rows import Units
 from tests.node.one_leader import T0, Leader
-from tests.storage.format.test_tag_filter import filter_of, masks
+from tests.storage.format.test_predicate import filter_of, masks
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from node.handover.ready_units import PARKED_MS
 from node.ready.rule import Mask
 from replication.command.topic import DropTopic, PutTopic
 from storage.format.hold_reasons import HoldReason
-from storage.format.tag_filter import TagFilter
+from storage.format.predicate import TagFilter
 from storage.wheel.slot import DueUnits
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import LEASE_MS, T0, Leader

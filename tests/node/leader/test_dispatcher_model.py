@@ -25,7 +25,7 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.lease_timetable import LeaseTimetable
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.dispatch import DispatchState
-from storage.format.tag_filter import TagFilter
+from storage.format.predicate import TagFilter
 from storage.tables.topic import Subscription
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel

@@ -16,7 +16,7 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.leader.leader_term import LeaderTerm
 from node.node import Node
-from storage.format.tag_filter import tags_mask
+from storage.format.predicate import tags_mask
 from storage.tables.topic import Subscription
 from tests.calls import calls_of
 from tests.node.pull.test_pulling import steps

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.ready.topic_window import Found, Queued, Window
-from storage.format.tag_filter import TagFilter, tags_mask
+from storage.format.predicate import TagFilter, tags_mask
 
 A, B = TagFilter.of([["a"]]), TagFilter.of([["b"]])
 assert A is not None

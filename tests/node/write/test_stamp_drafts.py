@@ -6,7 +6,7 @@ from api.contract.checker import pack_headers
 from api.port.port import MessageIn
 from node.write.stamp_drafts import stamp_messages
 from replication.command.schedule import Schedule
-from storage.format.tag_filter import tags_mask
+from storage.format.predicate import tags_mask
 from storage.record.record import decode_records, patch
 
 NOW = 1_700_000_000_000

@@ -11,6 +11,7 @@ import storage.query.selection
 from storage.format.array import I64, U8, U32
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
+from storage.format.predicate import Predicate
 from storage.format.rows import Corrupt
 from storage.format.states import DEAD, DELIVERED, LEASED, PENDING, READY
 from storage.query.count import DueTally, HourCount, TooManyBuckets, TopicTally, Total
@@ -65,13 +66,13 @@ def test_what_needs_no_look_is_not_looked_at(store: Store) -> None:
     first = store.append(batch_of([DUE + 1, DUE + HOUR_MS]))
     store.settle(SettleBatch.of(first[:1], what=DEAD, at_ms=1))
     assert store.selectable(HOUR, Selection(OPEN)) is None
-    assert store.selectable(HOUR, Selection(ENDED, from_ms=DUE + HOUR_MS)) is None
-    assert store.selectable(HOUR + 1, Selection(OPEN, to_ms=DUE + HOUR_MS)) is None
-    assert Selection(OPEN, from_ms=DUE, to_ms=DUE + HOUR_MS).all_open(HOUR)
+    assert store.selectable(HOUR, Selection(ENDED, Predicate(from_ms=DUE + HOUR_MS))) is None
+    assert store.selectable(HOUR + 1, Selection(OPEN, Predicate(to_ms=DUE + HOUR_MS))) is None
+    assert Selection(OPEN, Predicate(from_ms=DUE, to_ms=DUE + HOUR_MS)).all_open(HOUR)
     for other in (
-        Selection(OPEN, from_ms=DUE + 1),
-        Selection(OPEN, to_ms=DUE + HOUR_MS - 1),
-        Selection(OPEN, topic=1),
+        Selection(OPEN, Predicate(from_ms=DUE + 1)),
+        Selection(OPEN, Predicate(to_ms=DUE + HOUR_MS - 1)),
+        Selection(OPEN, Predicate(topics=frozenset((1,)))),
         Selection(OPEN | ENDED),
         Selection(frozenset((PENDING,))),
     ):
@@ -114,10 +115,10 @@ def test_by_tag(store: Store, monkeypatch: pytest.MonkeyPatch, saved: bool, read
     if saved:
         checkpoint(store, 1)
     wanted = Tagged("eu")
-    assert _total(_count(store, Selection(OPEN, tags=wanted))) == 10
+    assert _total(_count(store, Selection(OPEN, Predicate(tags=wanted)))) == 10
     assert wanted.asked == 20
-    assert _total(_count(store, Selection(OPEN, tags=Tagged("zone")))) == 0
-    assert _total(_count(store, Selection(frozenset((READY,)), tags=Tagged("us")), now_ms=DUE + 20)) == 5
+    assert _total(_count(store, Selection(OPEN, Predicate(tags=Tagged("zone"))))) == 0
+    assert _total(_count(store, Selection(frozenset((READY,)), Predicate(tags=Tagged("us"))), now_ms=DUE + 20)) == 5
     store.close()
 
 

@@ -11,6 +11,7 @@ import storage.query.page
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS, INDEX_MAX
+from storage.format.predicate import Predicate
 from storage.format.states import CANCELLED, LEASED
 from storage.query.page import HourPage, Listed, PageStart
 from storage.query.selection import Selection
@@ -36,7 +37,7 @@ def pages(store: Store, selection: Selection, most: int) -> list[tuple[int, int]
     begin: PageStart | None = PageStart.at_hour(HOUR)
     while begin is not None:
         listed = page(store, selection, begin, most)
-        assert len(listed.units["global_index"]) == most or listed.next is None or selection.tags is not None
+        assert len(listed.units["global_index"]) == most or listed.next is None or selection.which.tags is not None
         rows += zip(listed.units["due_ms"].tolist(), listed.units["global_index"].tolist(), strict=True)
         assert listed.next is None or listed.next > begin
         begin = listed.next
@@ -81,7 +82,7 @@ def test_pages_are_a_sort_of_what_is_selected(
             checkpoint(store, 1)
         low, high = from_ms or 0, HOUR_MS if to_ms is None else to_ms
         selection = Selection(
-            OPEN, from_ms=None if from_ms is None else DUE + low, to_ms=None if to_ms is None else DUE + high
+            OPEN, Predicate(from_ms=None if from_ms is None else DUE + low, to_ms=None if to_ms is None else DUE + high)
         )
         wanted = sorted(
             (DUE + ms, int(position) & INDEX_MAX)
@@ -188,7 +189,7 @@ def test_a_large_hour_whose_first_seconds_are_enough(store: Store, monkeypatch: 
 def test_by_tag(store: Store, most: int, tags: list[str]) -> None:
     """Where masks collide the record decides. Every message is on one page, though pages may be short."""
     store.append(tagged_batch(tags * 10))
-    with_tag = [due_ms for due_ms, _ in pages(store, Selection(OPEN, tags=Tagged("eu")), most)]
+    with_tag = [due_ms for due_ms, _ in pages(store, Selection(OPEN, Predicate(tags=Tagged("eu"))), most)]
     assert with_tag == [DUE + row for row, tag in enumerate(tags * 10) if tag == "eu"]
-    assert pages(store, Selection(OPEN, tags=Tagged("zone")), most) == []
+    assert pages(store, Selection(OPEN, Predicate(tags=Tagged("zone"))), most) == []
     store.close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.format.array import U64
-from storage.format.tag_filter import TagFilter, tags_mask
+from storage.format.predicate import TagFilter, tags_mask
 
 NAMES = ["eu", "us", "vip", "new", "tag-151", "tag-281"]
 TAGS = st.sets(st.sampled_from(NAMES), max_size=4)
