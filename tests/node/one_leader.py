@@ -12,7 +12,7 @@ from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.ready.rule import Rule
 from replication.apply.machine import Applied, Machine
-from replication.apply.message.settle import Cancelled
+from replication.apply.message.cancel import Cancelled
 from replication.command.dispatch import Realign
 from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis

@@ -21,7 +21,9 @@ from node.message import view as message_view
 from node.message.change import MessageChange
 from node.message.view import FoundMessage
 from node.node import Node
-from replication.apply.message.settle import CANCELLED, LEASED, NONE
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import LEASED
+from replication.apply.message.running_sets import NONE
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.rows import SETTLE, UNIT, Settles
 from storage.format.states import LEASED as LEASED_FOR

@@ -169,6 +169,7 @@ async def answering(answer: Callable[[asyncio.StreamWriter], None]) -> AsyncIter
 
 
 async def gone(*connections: PeerConnection) -> None:
-    """Wait until they have ended."""
+    """Wait until they have ended, and their wires have heard of it."""
     for connection in connections:
         await until(connection.gone.done, what=f"a connection with {connection.peer} ends")
+    await asyncio.sleep(0)  # the future is done one turn of the loop before its callbacks are called

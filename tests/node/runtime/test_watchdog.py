@@ -215,7 +215,7 @@ def test_a_thread_without_a_processor_is_not_scheduled() -> None:
         (processor, *_) = sorted(os.sched_getaffinity(0))
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(thread), {processor})
-            os.setpriority(os.PRIO_PROCESS, int(thread), 19)
+            os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))  # whatever nice the burners have
         burner = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
         command = [sys.executable, "-c", burner, str(processor)]
         burners = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
