@@ -30,8 +30,10 @@ from node.runtime.clock import NodeClock
 from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import HELD, LEASED, MISMATCH, UNKNOWN
 from replication.apply.message.move import RESCHEDULED
-from replication.apply.message.settle import CANCELLED, DOUBTFUL, HELD, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
 from storage.format.rows import Settles
 from storage.format.states import STATES
 from storage.query.lease_end import lease_ends_ms

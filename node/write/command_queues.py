@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from api.port.problem import Problem
+from replication.apply.message.cancel import Cancelled
 from replication.apply.message.move import Rescheduled
-from replication.apply.message.settle import Cancelled
 from replication.command.entry import Packed
 from replication.command.handover import Extend, Fail, Settle
 from replication.command.message import Cancel, Redrive, Reschedule

@@ -21,11 +21,13 @@ from replication.apply.dispatch import apply_dispatch_state, apply_realign
 from replication.apply.genesis import apply_genesis
 from replication.apply.level import apply_raise_level
 from replication.apply.member import apply_change_member
+from replication.apply.message.cancel import apply_cancel
 from replication.apply.message.fail import apply_fail
 from replication.apply.message.move import apply_redrive, apply_reschedule
 from replication.apply.message.release import apply_release
 from replication.apply.message.schedule import apply_schedule
-from replication.apply.message.settle import apply_cancel, apply_extend, apply_lease, apply_settle
+from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
+from replication.apply.operation import apply_begin_operation, apply_operation_chunk
 from replication.apply.overdue import apply_overdue_cutoff
 from replication.apply.promotion import apply_promotion
 from replication.apply.topic import apply_drop_topic, apply_put_topic
@@ -37,12 +39,13 @@ from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.operation import BeginOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
-from storage.format.level import FOUNDED
+from storage.format.level import FOUNDED, NEEDS
 from storage.format.registry import BadRow, by_number_with_level
 
 KIND_MAX: Final = 255
@@ -107,5 +110,7 @@ COMMANDS: Final = registered(
         CommandRow(Kind.SCHEDULE, Schedule.unpack, apply_schedule),
         CommandRow(Kind.UNLINK, Unlink.unpack, apply_unlink),
         CommandRow(Kind.OVERDUE_CUTOFF, OverdueCutoff.unpack, apply_overdue_cutoff),
+        CommandRow(Kind.BEGIN_OPERATION, BeginOperation.unpack, apply_begin_operation, since=NEEDS["operations"]),
+        CommandRow(Kind.OPERATION_CHUNK, OperationChunk.unpack, apply_operation_chunk, since=NEEDS["operations"]),
     ]
 )

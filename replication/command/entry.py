@@ -9,6 +9,7 @@ order in the entry. So within an entry:
 - The Leases of earlier hand-overs come before a Cancel, which has to see them.
 - Reports of consumers about a hand-over come before requests of clients about its message.
 - The Release of a lease whose hand-over never began comes before the Cancel of its message.
+- An operation begins after the new messages of its entry, so its set takes them in.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -75,6 +76,8 @@ class Kind(IntEnum):
     SCHEDULE = 50
     UNLINK = 60
     OVERDUE_CUTOFF = 61
+    BEGIN_OPERATION = 70
+    OPERATION_CHUNK = 71
 
 
 class EntryRefused(Exception):

@@ -27,6 +27,7 @@ NEEDS: Final = {
     "lease-grace": 3,  # to a later leader a lease ends when it has ended by every clock
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
     "longer-silence": 2,  # a node that is late owes its leader a longer silence than is configured
+    "operations": 4,  # many messages are cancelled at once, by a set that is fixed at one entry
     "pause-times": 4,  # a topic says since when it is paused, and when it was resumed last
     "receipt-namespace": 2,  # receipts carry group and namespace
     "term-mark": 3,  # the beginning of a term in a delivery log names the machine's run and the term before

@@ -21,6 +21,7 @@ from storage.format.registry import BadRow
 from storage.tables.first_index import FirstIndexes
 from storage.tables.key import HOUR_BYTES, Keys
 from storage.tables.members import NUMBER_MAX, Members
+from storage.tables.operations import HOURS_MAX, KEPT_MAX, RUNNING_MAX, Operations
 from storage.tables.topic import Topics
 
 ABOUT: Final = b"about"
@@ -126,5 +127,16 @@ MEMBERS: Final = TableRow(
     dropped_by="nobody: a number stands in records, so it names the same node for ever",
     cache=Members,
 )
+OPERATIONS: Final = TableRow(
+    "operations",
+    rows_max=KEPT_MAX + RUNNING_MAX,
+    row_bytes=16 * HOURS_MAX + 4_096,  # of one that runs; without its hours once it has ended
+    dropped_by="replication/apply/operation.py",
+    cache=Operations,
+    beside=("progress",),
+)
+PROGRESS: Final[TableRow] = TableRow(
+    "progress", rows_max=OPERATIONS.rows_max, row_bytes=100, dropped_by=OPERATIONS.dropped_by
+)
 
-TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS])
+TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS, OPERATIONS, PROGRESS])

@@ -19,14 +19,22 @@ import numpy.typing as npt
 from replication.apply.apply_notifier import Moves
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, fence, rounds
+from replication.apply.message.cancel import cancel_free
 from replication.apply.message.dead_letter_copy import Copies, copy_dead
-from replication.apply.message.message_location import settle_everywhere
+from replication.apply.message.message_location import settle_everywhere, standing_at
 from replication.apply.message.move import CODE_RESCHEDULED, Leaving, move
+from replication.apply.message.running_sets import (
+    NOBODY,
+    cancelled_already,
+    count_cancelled,
+    count_settled,
+    owners,
+)
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.message.unheard import UNHEARD
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
-from storage.format.array import U8, U16, U64
+from storage.format.array import I64, U8, U16, U64
 from storage.format.batches import SettleBatch, StateColumns
 from storage.format.states import DEAD as DEAD_STATE
 from storage.format.states import IS_OPEN, LEADS_AWAY
@@ -45,7 +53,7 @@ class _Failed(NamedTuple):
 
     result: U8
     moves: list[Moves]
-    dead: list[U64]  # places
+    ended: list[U64]  # places of messages that died, or that a running operation cancels
     copies: list[Copies]
 
 
@@ -55,13 +63,12 @@ def apply_fail(applying: Applying, command: Fail) -> U8:
     Returns a result per row. ACKED: the failure is recorded, by this row or an earlier one for the same hand-over.
     STALE: the unit has a later hand-over or has ended. INVALID: there is no such unit.
     """
-    store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     claim = fence(command.term, command.attempt)
     failed = _Failed(np.full(len(command.position), STALE, np.uint8), [], [], [])
     for turn in rounds(command.position, claim):
-        _fail_round(store, command, envelope, floor_ms, claim, turn.rows, failed)
+        _fail_round(applying, command, claim, turn.rows, failed)
         failed.result[turn.repeats] = failed.result[turn.repeated]
-    for place in failed.dead:
+    for place in failed.ended:
         applying.told.settled(place)
     applying.told.moved(failed.moves, applying.index)
     for copies in failed.copies:
@@ -70,14 +77,16 @@ def apply_fail(applying: Applying, command: Fail) -> U8:
     return failed.result
 
 
-def _fail_round(
-    store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: _Failed
-) -> None:
+def _fail_round(applying: Applying, command: Fail, claim: U64, rows: Rows, failed: _Failed) -> None:
     """Apply rows that name each unit at most one time, and add their results and changes to `failed`."""
+    store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
+    owner = owners(store, position)
+    if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
+        taken &= ~cancelled
     again = done_before(store, position, states, claimed == newest)
     failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
     failed.result[rows[taken | again]] = ACKED
@@ -85,10 +94,28 @@ def _fail_round(
     attempt = np.maximum(command.attempt[rows], states.attempt)
     retried = command.fate[rows] != DEAD
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
+    if owner is not None:
+        count_settled(applying, owner[dies])
+        moves = _cancel_instead(applying, position, owner, moves, failed)
     if len(dies):
         _bury(store, command, envelope, floor_ms, rows[dies], attempt[dies], failed)
     if len(moves):
         failed.moves.append(_retry(store, command, envelope, floor_ms, rows[moves], attempt[moves]))
+
+
+def _cancel_instead(applying: Applying, position: U64, owner: I64, moves: Rows, failed: _Failed) -> Rows:
+    """Cancel those of the rows `moves` whose message a set has, because no attempt may follow. Return the others."""
+    ends = moves[owner[moves] != NOBODY]
+    if len(ends):
+        place = position[ends]
+        standing = standing_at(applying.store, place)
+        no_doubt = np.zeros(len(place), np.bool_)
+        home = applying.store.homes(place)
+        prior = cancel_free(applying.store, home, standing, no_doubt, np.arange(len(place)), applying.envelope)
+        count_cancelled(applying, owner[ends], prior)
+        failed.ended.append(place)
+    others: Rows = moves[owner[moves] == NOBODY]
+    return others
 
 
 def done_before(
@@ -146,7 +173,7 @@ def _bury(
             subscription=command.subscription,
         ),
     )
-    failed.dead.append(place)
+    failed.ended.append(place)
     copies = copy_dead(
         store,
         place,

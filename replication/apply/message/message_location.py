@@ -26,6 +26,8 @@ from storage.query.lease_end import lease_ends_ms
 from storage.record.record import Record
 from storage.store import Store
 
+Mask = npt.NDArray[np.bool_]
+
 FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD = 0, 1, 2, 3, 4, 5
 
 _VERDICTS: U8 = table(
@@ -67,6 +69,15 @@ def find_standing(store: Store, home: U64) -> MessageLocation:
     return MessageLocation(place, states)
 
 
+def standing_at(store: Store, place: U64) -> MessageLocation:
+    """The states of messages that stand at these places. Each row is as `find_standing` has it for the message's
+    home.
+    """
+    states = store.states(place)
+    np.maximum(states.attempt, store.units(place)["attempt"], out=states.attempt)
+    return MessageLocation(place, states)
+
+
 def settle_everywhere(store: Store, ends: SettleBatch) -> None:
     """Record how messages ended: at the places in `ends`, and also at the homes of messages that were moved."""
     homes = store.homes(ends.position)
@@ -99,6 +110,15 @@ def revisions(records: Sequence[Record]) -> U32:
     return np.array([record.extension.get("revision", 1) for record in records], np.uint32)
 
 
+def lease_runs(store: Store, states: StateColumns, envelope: Envelope) -> Mask:
+    """True, [n], for units under a lease that has not ended by the entry's time."""
+    ends_ms = states.lease_end_ms
+    if has(store.level, "lease-grace"):
+        ends_ms = lease_ends_ms(ends_ms, states.term, envelope.term)
+    runs: Mask = (states.state == LEASED_STATE) & (ends_ms > envelope.now_ms)
+    return runs
+
+
 def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
     """FREE where a client may end or move the message, else the reason why not, [n].
 
@@ -108,10 +128,7 @@ def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Env
     """
     states = standing.states
     found: U8 = _VERDICTS[states.state]
-    ends_ms = states.lease_end_ms
-    if has(store.level, "lease-grace"):
-        ends_ms = lease_ends_ms(ends_ms, states.term, envelope.term)
-    found[(states.state == LEASED_STATE) & (ends_ms > envelope.now_ms)] = LEASED
+    found[lease_runs(store, states, envelope)] = LEASED
     rows = (IS_OPEN[states.state] & (wanted > 0)).nonzero()[0]
     if len(rows):
         other = revisions(store.records(standing.place[rows])) != wanted[rows]

@@ -22,7 +22,8 @@ from replication.apply.apply_notifier import Fresh, Moves
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
-from replication.apply.message.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
+from replication.apply.message.message_location import FREE, SETTLED, UNKNOWN, find_standing, revisions, verdicts
+from replication.apply.message.running_sets import cancelled_already, owners
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.format.array import I64, U8, U16, U32, U64
@@ -155,7 +156,10 @@ def _reschedule_round(
     home = command.home[rows]
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
-    answer.result[rows] = result = verdicts(store, standing, command.revision[rows], envelope)
+    result = verdicts(store, standing, command.revision[rows], envelope)
+    if (cancelled := cancelled_already(store, owners(store, place), states, envelope)) is not None:
+        result[cancelled] = SETTLED
+    answer.result[rows] = result
     openly = IS_OPEN[states.state].nonzero()[0]
     records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
     answer.revision[rows[openly]] = revisions(list(records.values()))

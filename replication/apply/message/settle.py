@@ -1,4 +1,4 @@
-"""Applies hand-overs, acks, longer leases and cancels to units. All vectorised: columns in, a result per row out.
+"""Applies hand-overs, acks and longer leases to units. All vectorised: columns in, a result per row out.
 
 The life of a unit, as its settle records say:
 
@@ -6,7 +6,7 @@ The life of a unit, as its settle records say:
     pending ------------------------> leased ---------> delivered
        |  ^                             |
        |  +--- the lease ends (no record: time decides)
-       |  Cancel                                        (Fail: fail.py; moves: move.py)
+       |  Cancel (cancel.py)                            (Fail: fail.py; moves: move.py)
        +-----------------> cancelled   (leased with the lease still running: refused)
 
 A Release takes back a lease whose hand-over never began (release.py).
@@ -20,78 +20,28 @@ Lease, Settle, Extend, Fail and Release name places. Cancel names homes (message
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, fence, first_of_each, rounds
-from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
-from replication.apply.message.message_location import (
-    FREE,
-    HELD,
-    LEASED,
-    MISMATCH,
-    SETTLED,
-    UNKNOWN,
-    MessageLocation,
-    find_standing,
-    settle_everywhere,
-    verdicts,
-)
+from replication.apply.message.doubtful import planned_before
+from replication.apply.message.message_location import settle_everywhere
+from replication.apply.message.running_sets import cancelled_already, count_settled, owners
 from replication.command.entry import Envelope
 from replication.command.handover import Extend, Lease, Settle
-from replication.command.message import Cancel
 from storage.format.array import I64, U8, U16, U64
 from storage.format.batches import SettleBatch
 from storage.format.level import has
 from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
-from storage.format.states import CANCELLED as CANCELLED_STATE
 from storage.format.states import DELIVERED as DELIVERED_STATE
 from storage.format.states import IS_OPEN
 from storage.format.states import LEASED as LEASED_STATE
 from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
-__all__ = [
-    "ACKED",
-    "CANCELLED",
-    "DOUBTFUL",
-    "EXTENDED",
-    "HELD",
-    "INVALID",
-    "KNOWN",
-    "LEASED",
-    "MISMATCH",
-    "NONE",
-    "SETTLED",
-    "STALE",
-    "UNKNOWN",
-    "Cancelled",
-    "apply_cancel",
-    "apply_extend",
-    "apply_lease",
-    "apply_settle",
-]
-
 ACKED, STALE, INVALID = 0, 1, 2
 EXTENDED = ACKED
-CANCELLED = FREE
-NONE, KNOWN, DOUBTFUL = 0, 1, 2  # before a cancel: no hand-over, a known one, perhaps an unknown one
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """A result per row. `result`: CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
-
-    `attempts`: the number of hand-overs before the cancel. `prior` says what is known of them. NONE: there was none.
-    KNOWN: one is in the log. DOUBTFUL: one may have been made without a record.
-    """
-
-    result: U8
-    attempts: U16
-    prior: U8
 
 
 def apply_lease(applying: Applying, command: Lease) -> U8:
@@ -132,29 +82,33 @@ def apply_settle(applying: Applying, command: Settle) -> U8:
 
     A unit may stand in several rows, since a client may ack it twice in one request.
     """
-    store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
     settled: list[U64] = []
     for turn in rounds(command.position, claim):
-        taken = _settle_round(store, command, envelope, claim, turn.rows, result)
+        taken = _settle_round(applying, command, claim, turn.rows, result)
         result[turn.repeats] = result[turn.repeated]
         settled.append(command.position[taken])
     applying.told.settled(settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled]))
     return result
 
 
-def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
+def _settle_round(applying: Applying, command: Settle, claim: U64, rows: Rows, result: U8) -> Rows:
     """Ack rows that name each unit at most one time, and write their results. Return the rows that ended their unit."""
+    store, envelope = applying.store, applying.envelope
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
+    owner = owners(store, position)
+    if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
+        taken &= ~cancelled
     again = (states.state == DELIVERED_STATE) & (claimed == newest)
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken | again]] = ACKED
     acked = rows[taken]
     if len(acked):
+        count_settled(applying, None if owner is None else owner[taken])
         settle_everywhere(
             store,
             SettleBatch.of(
@@ -208,6 +162,8 @@ def _extend_round(
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
+    if (cancelled := cancelled_already(store, owners(store, position), states, envelope)) is not None:
+        taken &= ~cancelled
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken]] = EXTENDED
     now = rows[taken]
@@ -243,68 +199,3 @@ def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16
         return np.zeros(len(code), np.uint16)
     by_receipt = ~known | (code & np.uint16(BY_RECEIPT) > 0)
     return (code & np.uint16(PLANNED_BEFORE)) | np.where(by_receipt, BY_RECEIPT, 0).astype(np.uint16)
-
-
-def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
-    """Cancel messages. Returns a result per row. A second cancel gets the same answer as the first."""
-    store, envelope = applying.store, applying.envelope
-    count = len(command.home)
-    answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
-    places: list[U64] = []
-    for turn in rounds(command.home, command.revision.astype(np.uint64)):
-        places.append(_cancel_round(store, command, envelope, turn.rows, answer))
-        for column in (answer.result, answer.attempts, answer.prior):
-            column[turn.repeats] = column[turn.repeated]
-    applying.told.settled(np.concatenate([np.empty(0, np.uint64), *places]))
-    return answer
-
-
-def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:
-    """Cancel messages whose rows name each of them at most one time, and write their answers. Return the places of the
-    cancelled messages.
-    """
-    home = command.home[rows]
-    standing = find_standing(store, home)
-    states = standing.states
-    result = verdicts(store, standing, command.revision[rows], envelope)
-    free = (result == FREE).nonzero()[0]
-    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free)
-    again = (states.state == CANCELLED_STATE).nonzero()[0]
-    if len(again):
-        result[again] = CANCELLED
-        prior[again] = store.cancel_priors(home[again])
-    answer.result[rows], answer.attempts[rows], answer.prior[rows] = result, states.attempt, prior
-    if len(free):
-        settle_everywhere(
-            store,
-            SettleBatch.of(
-                standing.place[free],
-                what=CANCELLED_STATE,
-                at_ms=envelope.now_ms,
-                term=states.term[free],
-                attempt=states.attempt[free],
-                node=envelope.node,
-                code=prior[free].astype(np.uint16),
-            ),
-        )
-    cancelled: U64 = standing.place[free]
-    return cancelled
-
-
-def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
-    """NONE, KNOWN or DOUBTFUL for the hand-overs before each cancel, [n]. `doubtful` is the leader's own judgement,
-    `free` the rows whose messages are cancelled now.
-
-    A message in doubt is DOUBTFUL even if it has known hand-overs. A message that was moved has its doubt in its
-    record. Below level 3 a message with known hand-overs is KNOWN even if it is in doubt.
-    """
-    known, place = standing.states.attempt > 0, standing.place
-    wins = has(store.level, "doubt")
-    if wins:
-        doubtful[free] |= doubtful_at(store, store.doubt, place[free])
-    moved = free[(place[free] != home[free]) & (wins | ~known[free])]
-    if len(moved):
-        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(place[moved])]
-    if wins:
-        return np.where(doubtful, DOUBTFUL, np.where(known, KNOWN, NONE)).astype(np.uint8)
-    return np.where(known, KNOWN, np.where(doubtful, DOUBTFUL, NONE)).astype(np.uint8)

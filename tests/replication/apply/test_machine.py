@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.apply.message.settle import (
-    ACKED,
-    CANCELLED,
-    DOUBTFUL,
-    INVALID,
-    KNOWN,
-    LEASED,
-    NONE,
-    SETTLED,
-    STALE,
-    UNKNOWN,
-)
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import LEASED, SETTLED, UNKNOWN
+from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
+from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.dispatch import DispatchState, Realign
 from replication.command.entry import encode_entry
 from replication.command.topic import PutTopic

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.apply.message.settle import DOUBTFUL, KNOWN, NONE
+from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
 from replication.apply.message.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
 from replication.command.handover import Lease
 from replication.command.promotion import HANDED_ON, Promotion

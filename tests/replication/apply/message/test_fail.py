@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from replication.apply.message.settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import SETTLED
+from replication.apply.message.running_sets import KNOWN
+from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.dispatch import DispatchState
 from replication.command.handover import AGAIN
 from replication.command.schedule import Key

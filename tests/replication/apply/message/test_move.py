@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import LEASED, MISMATCH, SETTLED, UNKNOWN
 from replication.apply.message.move import NOT_DEAD, REDRIVEN, RESCHEDULED
-from replication.apply.message.settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
+from replication.apply.message.running_sets import DOUBTFUL, NONE
+from replication.apply.message.settle import ACKED, STALE
 from replication.command.dispatch import DispatchState
 from replication.command.unlink import Unlink
 from storage.format.position import GONE

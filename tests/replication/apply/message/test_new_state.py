@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from replication.apply.message.cancel import CANCELLED
 from replication.apply.message.message_location import HELD
-from replication.apply.message.settle import ACKED, CANCELLED, STALE
+from replication.apply.message.settle import ACKED, STALE
 from replication.command.dispatch import DispatchState
 from replication.command.unlink import Unlink
 from storage.format.batches import SettleBatch

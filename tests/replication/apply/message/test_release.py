@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from replication.apply.message.settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STALE
+from replication.apply.message.cancel import CANCELLED
+from replication.apply.message.message_location import LEASED
+from replication.apply.message.running_sets import KNOWN, NONE
+from replication.apply.message.settle import ACKED, STALE
 from replication.command.topic import PutTopic
 from storage.format.pieces import at_once
 from storage.format.rows import PLANNED

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from replication.apply.message.settle import ACKED, EXTENDED, INVALID, LEASED, STALE
+from replication.apply.message.message_location import LEASED
+from replication.apply.message.settle import ACKED, EXTENDED, INVALID, STALE
 from storage.format.states import LEASED as LEASED_STATE
 from storage.format.states import PENDING
 from tests.replication.applied_log import (

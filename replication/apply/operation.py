@@ -1,0 +1,119 @@
+"""Applies operations: begins one, whose set is fixed at that entry, and changes its messages chunk by chunk.
+
+    BeginOperation --> set: predicate, and for each hour the next index --> chunk, chunk, ... --> done
+                       from this entry on all nodes judge by the set        each names the point that it reaches
+
+What is leased when its chunk comes is left alone. The set is behind the chunk then, so such a message is free again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from replication.apply.applying import Applying
+from replication.apply.message.cancel import cancel_free
+from replication.apply.message.message_location import lease_runs, standing_at
+from replication.apply.message.running_sets import count_cancelled, owners
+from replication.command.operation import BeginOperation, OperationChunk
+from storage.format.array import I64
+from storage.format.states import IS_OPEN
+from storage.store import Store
+from storage.tables.operations import (
+    DONE,
+    HOURS_MAX,
+    KEPT_MS,
+    RUNNING_MAX,
+    OperationRow,
+    Progress,
+)
+from storage.tables.registry import OPERATIONS
+
+BEGUN, AGAIN, UNKNOWN_TOPIC, TOO_MANY, TOO_WIDE = 0, 1, 2, 3, 4
+
+
+class Begun(NamedTuple):
+    """The result of a BeginOperation. BEGUN: `value` is its number. AGAIN: another operation begins in this entry.
+    UNKNOWN_TOPIC: the row `value` of its topics does not exist. TOO_MANY run: `value` is the number of the oldest.
+    TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits.
+    """
+
+    result: int
+    value: int = 0
+
+
+def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
+    """Begin an operation, and forget old ones."""
+    store, now_ms = applying.store, applying.envelope.now_ms
+    operations = store.catalog.of(OPERATIONS)
+    if operations.find(applying.index) is not None:
+        return Begun(AGAIN)
+    if len(operations.running) >= RUNNING_MAX:
+        return Begun(TOO_MANY, operations.running[0].number)
+    numbers: list[int] | None = None
+    if command.topics is not None:
+        found = [store.catalog.topic(name, command.namespace) for name in command.topics]
+        if None in found:
+            return Begun(UNKNOWN_TOPIC, found.index(None))
+        numbers = [topic.number for topic in found if topic is not None]
+    row = OperationRow(
+        number=applying.index,
+        kind=command.kind,
+        namespace=command.namespace,
+        topics=command.topics,
+        numbers=None if numbers is None else tuple(numbers),
+        from_ms=command.from_ms,
+        to_ms=command.to_ms,
+        tag=command.tag,
+        note=command.note,
+        begun_ms=now_ms,
+    )
+    hours, ends = _fixed(store, row)
+    if len(hours) > HOURS_MAX:
+        return Begun(TOO_WIDE, int(hours[HOURS_MAX - 1]))
+    operations.forget(now_ms - KEPT_MS)
+    operations.begin(row.with_hours(hours, ends), Progress(log_index=applying.index, at_ms=now_ms))
+    return Begun(BEGUN, applying.index)
+
+
+def _fixed(store: Store, row: OperationRow) -> tuple[I64, I64]:
+    """The hours with open units that the window meets, rising, and behind which global_index each ends now."""
+    which = row.which
+    extents = store.extents([hour for hour in store.open_hours() if which.touches(hour)])
+    return extents.hour, extents.first + extents.units
+
+
+def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:
+    """Cancel the messages of a chunk, and note how far the operation has come. False if the chunk is void, because the
+    operation does not stand where the chunk begins.
+    """
+    store, envelope = applying.store, applying.envelope
+    operations = store.catalog.of(OPERATIONS)
+    operation = operations.find(command.number)
+    if operation is None or not operation.runs or command.begin != operation.progress[1:3]:
+        return False
+    standing = standing_at(store, command.place)
+    owner = owners(store, command.place)
+    leased = lease_runs(store, standing.states, envelope)
+    free = (IS_OPEN[standing.states.state] & ~leased).nonzero()[0]
+    no_doubt = np.zeros(len(command.place), np.bool_)
+    prior = cancel_free(store, store.homes(command.place), standing, no_doubt, free, envelope)
+    if owner is not None and len(free):
+        count_cancelled(applying, owner[free], prior[free])
+    applying.told.settled(standing.place[free])
+    now = operation.progress
+    ours = 0 if owner is None else int(np.count_nonzero(leased & (owner == command.number)))
+    state = DONE if command.last else now.state
+    operations.advance(
+        command.number,
+        now._replace(
+            state=state,
+            due_ms=command.end.due_ms,
+            place=command.end.place,
+            leased=now.leased + ours,
+            log_index=applying.index,
+            at_ms=envelope.now_ms,
+        ),
+    )
+    return True
