@@ -24,6 +24,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "unknown-message": "Look at the id. A message that ended is forgotten after its retention.",
     "unknown-topic": "Look at the name, or make the topic.",
     "unknown-schedule": _NOT_YET,
+    "unknown-operation": "Look at the ids in `GET /v1/operations`. Those that ended are kept for 7 days.",
     "unknown-node": "Look at the ids in `GET /v1/cluster`.",
     "unknown-route": "Look at the path. `detail` says if a later version has it.",
     "method-not-allowed": "Take a method that `Allow` names.",

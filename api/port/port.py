@@ -26,7 +26,17 @@ from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
 from api.port.message import MessagePage, MessageView, Target
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
+from api.port.queries import (
+    BulkResult,
+    CountQuery,
+    DeadPage,
+    DeadQuery,
+    Histogram,
+    ListQuery,
+    OperationPort,
+    WheelHour,
+    WheelQuery,
+)
 
 #: Most messages of a pull, most receipts of an ack.
 PULL_MAX: Final = 1_000
@@ -213,7 +223,7 @@ class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checks: Mapping[str, str]
 
 
-class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
+class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
     """The node as the HTTP layer sees it. See the module's rules. Times are in ms, errors are `Problem`."""
 
     node_id: str

@@ -23,6 +23,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-message": (404, "No such message"),
     "unknown-topic": (404, "No such topic"),
     "unknown-schedule": (404, "No such schedule"),
+    "unknown-operation": (404, "No such operation"),
     "unknown-node": (404, "No such node"),
     "unknown-route": (404, "No such route"),
     "method-not-allowed": (405, "This route does not take this method"),

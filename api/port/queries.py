@@ -1,10 +1,10 @@
-"""Queries at the port over many messages: how many there are, and the dead ones.
+"""Queries and operations at the port over many messages: how many there are, the dead ones, and a cancel of many.
 
 A part of the service port (api/port/port.py), whose rules hold here too.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -17,6 +17,13 @@ STATES: Final = words(LIVE_STANDINGS) + words(ENDED_STANDINGS)
 #: Most buckets of a histogram whose step the client gives, and of one whose step the leader chooses.
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
 HISTOGRAM_CHOSEN_MAX: Final = 60
+#: Bytes of a note, in UTF-8, and topics that an operation may name.
+NOTE_BYTES_MAX: Final = 200
+TOPICS_MAX: Final = 100
+#: So many seconds an operation is waited for. After that the answer says that it runs. The second number is for routes
+#: that promise to wait.
+WAIT_S: Final = 1.0
+WAIT_LONG_S: Final = 30.0
 
 
 class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,3 +123,74 @@ class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     matched: int
     changed: int
     index: int
+
+
+OperationKind = Literal["cancel"]
+
+
+class OperationIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new operation. `topics` None: all topics, and then `confirm` is the number of messages that match, which a dry
+    run gave. The due time is in [from_ms, to_ms). A field that is None restricts nothing. `wait_s`: so long the answer
+    waits for the end."""
+
+    kind: OperationKind
+    topics: tuple[str, ...] | None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+    note: str = ""
+    confirm: int | None = None
+    dry_run: bool = False
+    wait_s: float = WAIT_S
+
+
+class OperationView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operation as it is now.
+
+    - `matched`: None until it has ended. Then it is `changed` and all of `skipped`.
+    - `prior`: of the changed ones, what was known of earlier hand-overs.
+    - `index`: the log entry of its last change. `progress`: how much of its work is done, 0 to 1.
+    - A dry run has no `id`, and only `matched`.
+    """
+
+    id: str
+    kind: str
+    state: str
+    topics: tuple[str, ...] | None
+    from_ms: int | None
+    to_ms: int | None
+    tag: str | None
+    note: str
+    begun_ms: int
+    ended_ms: int | None
+    matched: int | None
+    changed: int
+    prior: Mapping[str, int]
+    skipped: Mapping[str, int]
+    index: int
+    progress: float
+
+
+class OperationPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of operations, the newest first. `next_cursor` None: the last page."""
+
+    items: Sequence[OperationView]
+    next_cursor: str | None = None
+
+
+class OperationPort(Protocol):
+    """Operations. A part of `api.port.port.Port`."""
+
+    async def begin_operation(self, wish: OperationIn, *, principal: Any) -> OperationView:
+        """Begin an operation, and wait for its end at most `wait_s`. A dry run only counts.
+
+        Raises `unknown-topic`, `over-limit` (too many run, or too many hours), `not-supported-yet`, `invalid-field`
+        (a wrong `confirm`).
+        """
+
+    async def operation(self, id: str, *, principal: Any) -> OperationView:
+        """Return an operation. Raises `unknown-operation`."""
+
+    async def operations(self, after: str | None, most: int, *, principal: Any) -> OperationPage:
+        """Return at most `most` operations, newest first, that began before the operation `after`. Raises
+        `invalid-field` if `after` is no id."""

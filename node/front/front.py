@@ -34,7 +34,19 @@ from api.port.port import (
     TopicView,
 )
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
+from api.port.queries import (
+    BulkResult,
+    CountQuery,
+    DeadPage,
+    DeadQuery,
+    Histogram,
+    ListQuery,
+    OperationIn,
+    OperationPage,
+    OperationView,
+    WheelHour,
+    WheelQuery,
+)
 from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
@@ -42,7 +54,15 @@ from node.front.metrics_page import MetricsPage
 from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
 from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesSent
-from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
+from node.port.message_port import (
+    CancelAsked,
+    HistogramAsked,
+    MessageAsked,
+    OperationAsked,
+    OperationsAsked,
+    RedriveAsked,
+    RescheduleAsked,
+)
 from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, check_window, give_back
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
 from node.runtime.clock import ProcessClock
@@ -216,6 +236,20 @@ class Front:
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
         """Make dead messages due now. Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.redrive(RedriveAsked(query, dry_run))
+
+    # -- operations
+
+    async def begin_operation(self, wish: OperationIn, *, principal: Principal) -> OperationView:
+        """Begin an operation, and wait for its end at most `wait_s`."""
+        return await self.groups.home.leading.begin_operation(wish)
+
+    async def operation(self, id: str, *, principal: Principal) -> OperationView:
+        """Return an operation. Raises `unknown-operation`."""
+        return await self.groups.home.leading.operation(OperationAsked(id))
+
+    async def operations(self, after: str | None, most: int, *, principal: Principal) -> OperationPage:
+        """Return at most `most` operations, newest first, that began before the operation `after`."""
+        return await self.groups.home.leading.operations(OperationsAsked(after, most))
 
     # -- the ledger
 

@@ -303,7 +303,7 @@ class Group:
             delivery_log=self.delivery_log, topic_metrics=self.topic_metrics, reserve=self.reserve,
             counting=self.counting, members=self.members, member_changes=self.member_changes,
             tick=lambda: self.machine.tick, levels=self.levels, transfer=self.transfer, drain=self.drain,
-            backups=self.backups, status=self.status, metrics=self.metrics,
+            backups=self.backups, status=self.status, metrics=self.metrics, in_hand=self.leading.in_hand,
         )  # fmt: skip
         return GroupService(parts, self.status_feed)
 

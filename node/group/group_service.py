@@ -14,18 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from api.port.backup import SnapshotView
-from api.port.leadership import DrainView, OpenHandOvers, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
-from api.port.member import MemberView
 from api.port.message import MessagePage, MessageView
-from api.port.port import CancelResult, MessageIn, Readiness, RescheduleResult, TopicView
+from api.port.port import CancelResult, MessageIn, RescheduleResult, TopicView
 from api.port.problem import Problem
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
-from node.group.at_work import AtWork, reads_files
+from api.port.queries import (
+    BulkResult,
+    CountQuery,
+    DeadPage,
+    DeadQuery,
+    Histogram,
+    ListQuery,
+    OperationIn,
+    OperationPage,
+    OperationView,
+    WheelHour,
+    WheelQuery,
+)
+from node.group.at_work import reads_files
+from node.group.cluster_service import ClusterService
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
-from node.handover.term import Term
 from node.ledger.ask_members import MemberAccounts
 from node.ledger.ledger import Ledgers
 from node.ledger.own_log import HandOverRecords
@@ -37,24 +46,19 @@ from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.topic_put import another_revision, put_topic, topic_named
 from node.message.view import find, place_states, tell, view_message
 from node.message.wheel_view import WheelView
+from node.operation.begin import OperationBegin
+from node.operation.standing import cancelled_ms
 from node.port.draft import Draft
 from node.port.group_port import (
-    BackupAsked,
-    ClusterDocument,
     GroupStatus,
-    Level,
-    LevelAsked,
-    MemberAsked,
-    MetricFamilies,
-    NodeNamed,
-    OutcomesSent,
-    OutcomesTaken,
 )
 from node.port.message_port import (
     CancelAsked,
     Counted,
     HistogramAsked,
     MessageAsked,
+    OperationAsked,
+    OperationsAsked,
     RedriveAsked,
     RescheduleAsked,
     Scheduled,
@@ -63,32 +67,30 @@ from node.port.message_port import (
 from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked, PullAsked, Settled, stays
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
 from node.pull.settling import Settling
-from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import WriteLimits, schedule_messages, schedule_one
 from replication.apply.topic import MISMATCH
 from storage.tables.topic import Topic
 
 
-class GroupService:
+class GroupService(ClusterService):
     """Implements GroupPort for one group on one node."""
 
     def __init__(self, parts: ServiceParts, status_feed: StatusFeed) -> None:
+        super().__init__(parts)
         self.number, self.window = parts.store.group, parts.leadership.window
-        self._parts, self._status_feed = parts, status_feed
-        self._leadership = parts.leadership
+        self._status_feed = status_feed
         self._write_limits = WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms)
-        self.at_work, self.life = AtWork(), parts.life
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
         self._settling = Settling(
             parts.store, parts.clock, parts.entropy, parts.proposer, delivery_log=parts.delivery_log,
             topic_metrics=parts.topic_metrics, counters=parts.counters, reserve=parts.reserve, life=parts.life,
         )  # fmt: skip
-        self._former_leaders = FormerLeaderOutcomes(
-            parts.store, parts.clock, parts.entropy, parts.proposer, parts.topic_metrics
-        )
         self._list = MessageList(parts.store, parts.clock)
         self._wheel = WheelView(parts.store, parts.clock, parts.tick)
+        self._operations = OperationBegin(
+            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels, parts.counting, parts.in_hand
+        )
         self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
         self._topic_drops = TopicDrops(
             parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
@@ -151,10 +153,11 @@ class GroupService:
         topic = store.catalog.topic_by_number(found.record.topic)
         newest_term = parts.group.term
         stands = next(place_states(store, np.array([found.place], np.uint64), newest_term))
+        now_ms = parts.clock.now_ms()
         return view_message(
-            store, found, asked.id, stands=stands, topic=topic, now_ms=parts.clock.now_ms(),
+            store, found, asked.id, stands=stands, topic=topic, now_ms=now_ms,
             term=newest_term, nodes=[member.id for member in parts.members.table.all()], told=told,
-            leads=term is not None, leased_ahead=leased_ahead,
+            leads=term is not None, leased_ahead=leased_ahead, ended_ms=cancelled_ms(store, found, stands, now_ms),
         )  # fmt: skip
 
     @reads_files
@@ -203,6 +206,7 @@ class GroupService:
         topic, if_match = self._topic(asked.name), asked.if_match
         if if_match not in (None, topic.revision):
             raise another_revision(topic, if_match)
+        await self._operations.settled(topic.number, self._leadership.require)
         if await self._topic_drops.drop(topic, if_match, self._leadership.require) == MISMATCH:
             raise another_revision(self._parts.store.catalog.topic(asked.name), if_match)
 
@@ -290,6 +294,24 @@ class GroupService:
         topic = self._topic(asked.query.topic)
         return await self._dead.redrive(topic, asked.query, self._leadership.require, dry_run=asked.dry_run)
 
+    # -- operations
+
+    @reads_files
+    async def begin_operation(self, wish: OperationIn) -> OperationView:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._operations.begin(wish, self._leadership.require)
+
+    async def operation(self, asked: OperationAsked) -> OperationView:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return self._operations.one(asked.id)
+
+    async def operations(self, asked: OperationsAsked) -> OperationPage:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return self._operations.page(asked.after, asked.most)
+
     # -- the ledger
 
     @reads_files
@@ -316,61 +338,3 @@ class GroupService:
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """See ClusterPort."""
         return await self._ledgers.records(asked)
-
-    # -- the cluster
-
-    async def transfer(self, asked: NodeNamed) -> TransferResult:
-        """See ClusterPort."""
-        return await self._parts.transfer.run(asked.node)
-
-    async def drain(self, asked: NodeNamed) -> DrainView:
-        """See ClusterPort."""
-        return await self._parts.drain.drain(asked.node)
-
-    async def undrain(self, asked: NodeNamed) -> DrainView:
-        """See ClusterPort."""
-        return await self._parts.drain.undo(asked.node)
-
-    @reads_files
-    async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """See ClusterPort. A leader takes outcomes even while it lacks trust or is about to give leadership away, so
-        that it hands nothing over."""
-        return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
-
-    async def takeover(self, told: OpenHandOvers) -> TakeoverView:
-        """See ClusterPort."""
-        return await self._established().account(told)
-
-    def _established(self) -> Term:
-        if self._leadership.term is None:
-            raise Problem("no-leader", "this node does not lead; nothing happened")
-        return self._leadership.term
-
-    async def add_member(self, asked: MemberAsked) -> MemberView:
-        """See ClusterPort."""
-        return await self._parts.member_changes.add(asked.node, asked.raft, asked.http)
-
-    async def remove_member(self, asked: NodeNamed) -> MemberView:
-        """See ClusterPort."""
-        assert asked.node is not None, "which member"
-        return await self._parts.member_changes.remove(asked.node)
-
-    async def upgrade(self, asked: LevelAsked) -> Level:
-        """See ClusterPort."""
-        return Level(await self._parts.levels.upgrade(asked.level))
-
-    async def snapshot(self, asked: BackupAsked) -> SnapshotView:
-        """See ClusterPort."""
-        return await self._parts.backups.write(asked.directory)
-
-    async def cluster(self) -> ClusterDocument:
-        """See ClusterPort."""
-        return ClusterDocument(self._parts.status.cluster())
-
-    async def ready(self) -> Readiness:
-        """See ClusterPort."""
-        return self._parts.status.ready()
-
-    async def metrics(self) -> MetricFamilies:
-        """See ClusterPort."""
-        return self._parts.metrics.families()

@@ -26,13 +26,15 @@ from node.leader.promotion import Promoted, latest_due_ms
 from node.leader.restored_overdue import restored_overdue
 from node.leader.service import RuleFactory, ServiceFactory
 from node.leader.term_record import TermRecord
+from node.operation.work import operation_work
+from node.ready.operation_rule import OperationRule
 from node.runtime.config import Config
 
 log = structlog.get_logger()
 
 #: The rules that a leader asks right before a hand-over, and the services that it drives, in this order.
-RULES: Final[list[RuleFactory]] = []
-SERVICES: Final[list[ServiceFactory]] = [restored_overdue]
+RULES: Final[list[RuleFactory]] = [lambda parts: OperationRule(parts.store, parts.in_hand.proposed)]
+SERVICES: Final[list[ServiceFactory]] = [restored_overdue, operation_work]
 
 
 class Leading:
@@ -54,6 +56,7 @@ class Leading:
         self._transfer, self._drain, self._status_changed = transfer, drain, status_changed
         self._group, self._clock, self._store = parts.group, parts.clock, parts.store
         self._leadership = leadership
+        self.in_hand = parts.in_hand
         self._told = 0  # the newest term that this node led, or won and lost before it could lead
 
     def established(self) -> None:

@@ -17,6 +17,7 @@ from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
+from node.leader.operations_in_hand import OperationsInHand
 from node.message.count import Counting
 from node.port.peer_port import PeerPort
 from node.runtime.clock import NodeClock
@@ -61,5 +62,6 @@ class ServiceParts:
     transfer: Transfer
     drain: Drain
     backups: Backups
+    in_hand: OperationsInHand
     status: Status
     metrics: Metrics

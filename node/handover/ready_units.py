@@ -89,15 +89,20 @@ class ReadyUnits:
         """Check units as `look` does, and then ask the rules about the ready ones. `known` are the units' rows of the
         index, if the caller has read them."""
         seen = check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
-        return ask_rules(self._rules, self._store, seen, positions, known, now_ms) if self._rules else seen
+        rules = self._active()
+        return ask_rules(rules, self._store, seen, positions, known, now_ms) if rules else seen
 
     # -- parked
 
     def held(self, positions: U64, now_ms: int) -> Mask:
         """True, shape [n], for units that a rule holds, ready or not."""
-        if not self._rules or not len(positions):
+        rules = self._active()
+        if not rules or not len(positions):
             return np.zeros(len(positions), np.bool_)
-        return held_by(self._rules, positions, self._store.units(positions), now_ms)
+        return held_by(rules, positions, self._store.units(positions), now_ms)
+
+    def _active(self) -> list[Rule]:
+        return [rule for rule in self._rules if rule.active]
 
     def ask_again(self) -> None:
         """Ask the rules about all parked units in the next turns, because a rule may have changed."""

@@ -114,6 +114,10 @@ class Strict:
         if self._leased_ahead:
             self._release([place for place in places.tolist() if place in self._leased_ahead])
 
+    def places(self) -> U64:
+        """The positions of all units that are leased ahead and whose hand-over has not begun."""
+        return np.fromiter(self._leased_ahead, np.uint64, len(self._leased_ahead))
+
     def withdraw_all(self) -> None:
         """Take back all leases ahead, because leadership is about to be given away."""
         self._release(list(self._leased_ahead))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.counters import Counters
@@ -11,6 +11,7 @@ from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
 from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.leader.operations_in_hand import OperationsInHand
 from node.push.feed import PushFeed
 from node.ready.rule import Rule
 from node.runtime.clock import NodeClock
@@ -41,6 +42,7 @@ class LeaderParts:
     counters: Counters
     topic_metrics: TopicMetrics
     push_feed: PushFeed
+    in_hand: OperationsInHand = field(default_factory=OperationsInHand)
 
     def dispatcher(self, term: int, attempts: AttemptLimit, rules: Sequence[Rule]) -> Dispatcher:
         """Make the dispatcher of the term with this number."""

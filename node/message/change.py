@@ -31,11 +31,11 @@ from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.apply.message.cancel import CANCELLED
-from replication.apply.message.message_location import HELD, LEASED, MISMATCH, UNKNOWN
+from replication.apply.message.message_location import HELD, LEASED, MISMATCH, SETTLED, UNKNOWN
 from replication.apply.message.move import RESCHEDULED
 from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
 from storage.format.rows import Settles
-from storage.format.states import STATES
+from storage.format.states import IS_SETTLED, STATES
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
@@ -110,6 +110,8 @@ class MessageChange:
         if result == MISMATCH:
             return _mismatch(revision_of(find(store, id).record), if_match)
         _, told = await tell(store, id)
+        if result == SETTLED and not (len(told) and IS_SETTLED[int(told[-1]["what"])]):
+            return Problem("already-settled", "the message was cancelled by an operation that still runs")
         if result == LEASED:
             return _leased(told, self._newest_term(), self._clock.now_ms())
         return _held(told) if result == HELD else _settled(told)

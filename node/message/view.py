@@ -27,6 +27,7 @@ from storage.format.pieces import at_once
 from storage.format.position import EVER_MS, GONE
 from storage.format.rows import BY_RECEIPT, PLANNED, Settles
 from storage.format.states import (
+    CANCELLED,
     DELIVERED,
     FORWARDED,
     IS_PENDING,
@@ -135,6 +136,7 @@ def view_message(
     nodes: Sequence[str] | None = None,
     leads: bool = False,
     leased_ahead: tuple[int, int] | None = None,
+    ended_ms: int | None = None,
 ) -> MessageView:
     """Make the answer to a GET in this `term`.
 
@@ -145,13 +147,15 @@ def view_message(
     - `leads`: true if this node leads in this term.
     - `leased_ahead`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is
       no hand-over yet, and is not shown.
+    - `ended_ms`: when an operation that runs cancelled it, though no record says so yet.
     """
     record = found.record
     history, begun = _made(told, leased_ahead, None if leads else now_ms, term) if len(told) else (told, True)
     attempt = stands.attempt
     if not begun:
         attempt = int(store.before_newest(np.array([found.place], np.uint64))["attempt"][0])
-    shown = _shown(stands.state if begun else PENDING, stands.lease_end_ms, stands.due_ms, now_ms)
+    state = CANCELLED if ended_ms is not None else stands.state if begun else PENDING
+    shown = _shown(state, stands.lease_end_ms, stands.due_ms, now_ms)
     handed_over_ms = handed_over_at(history, term, now_ms) if len(history) else None
     return MessageView(
         id=id.upper(),
@@ -168,7 +172,7 @@ def view_message(
         headers=record.headers or None,
         key=record.key.decode() if record.key else None,
         handed_over_ms=handed_over_ms,
-        settled_ms=int(history[-1]["at_ms"]) if IS_SETTLED[stands.state] else None,
+        settled_ms=ended_ms or (int(history[-1]["at_ms"]) if IS_SETTLED[stands.state] else None),
         lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
         history=() if nodes is None else _events(record, history, nodes, term, now_ms),

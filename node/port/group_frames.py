@@ -69,6 +69,8 @@ READS: Final = frozenset(
         "histogram",
         "wheel",
         "dead",
+        "operation",
+        "operations",
         "ledger",
         "ledger_summary",
         "message_ledger",

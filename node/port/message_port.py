@@ -10,7 +10,19 @@ import msgspec
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
 from api.port.message import MessagePage, MessageView
 from api.port.port import CancelResult, MessageIn, RescheduleResult
-from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, Histogram, ListQuery, WheelHour, WheelQuery
+from api.port.queries import (
+    BulkResult,
+    CountQuery,
+    DeadPage,
+    DeadQuery,
+    Histogram,
+    ListQuery,
+    OperationIn,
+    OperationPage,
+    OperationView,
+    WheelHour,
+    WheelQuery,
+)
 from node.port.draft import Draft
 from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
@@ -82,6 +94,19 @@ class RedriveAsked(Plain, frozen=True):
     dry_run: bool
 
 
+class OperationAsked(Plain, frozen=True):
+    """A look-up of an operation."""
+
+    id: str
+
+
+class OperationsAsked(Plain, frozen=True):
+    """A page of at most `most` operations that began before the operation `after`. None: the newest ones."""
+
+    after: str | None
+    most: Count
+
+
 class MessagePort(Protocol):
     """The calls about messages. Only the leader answers them, except `message` with `local`. Other nodes raise
     `no-leader`. A refusal is a `Problem` on both sides, and a `Refusal` on its way between them."""
@@ -136,3 +161,12 @@ class MessagePort(Protocol):
 
     async def message_ledger(self, asked: MessageAsked) -> MessageLedger:
         """Return the ledger of one message. Raises `unknown-message`, `over-limit`."""
+
+    async def begin_operation(self, wish: OperationIn) -> OperationView:
+        """See api.port.queries.OperationPort."""
+
+    async def operation(self, asked: OperationAsked) -> OperationView:
+        """Return an operation. Raises `unknown-operation`."""
+
+    async def operations(self, asked: OperationsAsked) -> OperationPage:
+        """Return a page of operations, the newest first. Raises `invalid-field`."""

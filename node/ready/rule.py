@@ -27,6 +27,10 @@ class Rule(Protocol):
 
     reason: HoldReason
 
+    @property
+    def active(self) -> bool:
+        """False if it can hold no unit at this moment, so that it need not be asked."""
+
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """True, shape [n], for units that may not be handed over at this moment. The units may be of any topics, in any
         order. A whole window may be asked about at once, so the rule must work on columns and not unit by unit."""

@@ -46,6 +46,7 @@ HOLD_REASONS: Final = registered(
     [
         HoldReason(1, "pause", True, "its topic is paused"),
         HoldReason(2, "restored", True, "it was overdue when the cluster was restored, and is given up"),
+        HoldReason(3, "operation", True, "an operation that runs is about to change it"),
         HoldReason(4, "breaker", False, "its receiver fails, or is on trial: attempts to it are few"),
         HoldReason(5, "limit", False, "as many pushes as may be are on their way, to its receiver or in all"),
         HoldReason(16, "command", False, "a command that ends or moves it is on its way"),

@@ -18,10 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from storage.format.array import I64, U64
+from storage.format.array import I64, U32, U64
 from storage.format.position import hours_of, indexes_of
 from storage.format.predicate import Mask, Predicate, TagFilter
-from storage.format.rows import Units
 from storage.lmdb.table import Table
 from storage.tables.topic import DEFAULT_NAMESPACE
 
@@ -135,17 +134,18 @@ class RunningSet:
         at = int(self.hours.searchsorted(hour))
         return int(self.ends[at]) if at < len(self.hours) and self.hours[at] == hour else 0
 
-    def has(self, positions: U64, units: Units, tags_of: Callable[[U64], Sequence[Sequence[str]]]) -> Mask:
-        """True, shape [n], for units of the set, whatever their state. `units` are their rows of the index. `tags_of`
+    def has(
+        self, positions: U64, due_ms: I64, topic: U32, tags: U64, tags_of: Callable[[U64], Sequence[Sequence[str]]]
+    ) -> Mask:
+        """True, shape [n], for units of the set, whatever their state. The columns are those of the index. `tags_of`
         reads the tags in the records of units."""
-        due_ms, to_do = units["due_ms"], self.operation.progress
-        keep = self.which.may_match(due_ms, units["topic"], units["tags"])
+        to_do, test = self.operation.progress, self.which.tags
+        keep = self.which.may_match(due_ms, topic, tags)
         keep &= (due_ms > to_do.due_ms) | ((due_ms == to_do.due_ms) & (positions >= np.uint64(to_do.place)))
         if keep.any():
             keep &= self._began_before(positions)
-        tags = self.which.tags
-        if tags is not None and len(rows := np.flatnonzero(keep)):
-            keep[rows] = [tags.matches(found) for found in tags_of(positions[rows])]
+        if test is not None and len(rows := np.flatnonzero(keep)):
+            keep[rows] = [test.matches(found) for found in tags_of(positions[rows])]
         return keep
 
     def _began_before(self, positions: U64) -> Mask:

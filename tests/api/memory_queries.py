@@ -12,6 +12,9 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     HistogramBucket,
+    OperationIn,
+    OperationPage,
+    OperationView,
     WheelHour,
     WheelQuery,
     WheelSecond,
@@ -40,6 +43,7 @@ class MemoryQueries(MemoryCluster):
         super().__init__(node_id)
         self.clock_ms = NOW_MS
         self.held: dict[str, Held] = {}
+        self.begun: dict[str, OperationView] = {}
 
     @staticmethod
     def _check_topic(name: str | None) -> None:
@@ -109,3 +113,35 @@ class MemoryQueries(MemoryCluster):
         for held in found:
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
+
+    async def begin_operation(self, wish: OperationIn, *, principal: Principal) -> OperationView:
+        """It ends at once, unless its note asks it to run."""
+        names = (None,) if wish.topics is None else wish.topics
+        queries = [CountQuery(topic=name, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for name in names]
+        found = [held for query in queries for held in self._counted(query)]
+        if not wish.dry_run:
+            for held in found:
+                held.state = "cancelled"
+        runs = wish.note == "runs"
+        view = OperationView(
+            id=f"op-{1234 + len(self.begun)}", kind=wish.kind, state="running" if runs else "done", topics=wish.topics,
+            from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag, note=wish.note, begun_ms=self.clock_ms,
+            ended_ms=None if runs else self.clock_ms, matched=None if runs else len(found), changed=len(found),
+            prior={"none": len(found), "known": 0, "unknown": 0},
+            skipped=dict.fromkeys(("leased", "settled", "gone", "key_taken"), 0), index=1236, progress=1.0,
+        )  # fmt: skip
+        if not wish.dry_run:
+            self.begun[view.id] = view
+        return view
+
+    async def operation(self, id: str, *, principal: Principal) -> OperationView:
+        if id not in self.begun:
+            raise Problem("unknown-operation", f"there is no operation {id}")
+        return self.begun[id]
+
+    async def operations(self, after: str | None, most: int, *, principal: Principal) -> OperationPage:
+        """The newest first."""
+        known = list(reversed(self.begun.values()))
+        begin = 0 if after is None else [each.id for each in known].index(after) + 1
+        rest = known[begin:]
+        return OperationPage(rest[:most], rest[most - 1].id if len(rest) > most else None)

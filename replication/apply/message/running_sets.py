@@ -42,7 +42,8 @@ def owners(store: Store, places: U64) -> I64 | None:
     units = store.units(places)
     owner: I64 = np.full(len(places), NOBODY, np.int64)
     for each in reversed(sets):
-        owner[each.has(places, units, lambda rows: tags_of(store, rows))] = each.number
+        has = each.has(places, units["due_ms"], units["topic"], units["tags"], lambda rows: tags_of(store, rows))
+        owner[has] = each.number
     return owner
 
 

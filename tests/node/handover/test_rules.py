@@ -20,6 +20,7 @@ class Some:
     """Holds what it is told to hold."""
 
     reason = HoldReason(200, "some", False, "a test says so")
+    active = True
 
     def __init__(self) -> None:
         self.positions: list[int] = []

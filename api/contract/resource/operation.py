@@ -1,0 +1,118 @@
+"""The resource of operations, which change many messages at once, as the document shows it."""
+
+from typing import Final
+
+from api.contract import schema
+from api.contract.operation import CURSOR, JSON, LIMIT, Answered, Example, Operation
+from api.contract.shape import Shape, nullable, page, sent
+from api.port.queries import NOTE_BYTES_MAX, TOPICS_MAX
+
+_COUNTED: Final = Shape("Prior", {
+    "none": schema.said(schema.COUNT, "They had no delivery."),
+    "known": schema.said(schema.COUNT, "They had deliveries that the log knows."),
+    "unknown": schema.said(schema.COUNT, "The leader died, and may have delivered them just before."),
+})  # fmt: skip
+_SKIPPED: Final = Shape("Skipped", {
+    "leased": schema.said(schema.COUNT, "They were leased when their turn came, and are free again."),
+    "settled": schema.said(schema.COUNT, "They ended in another way before their turn."),
+    "gone": schema.said(schema.COUNT, "They were forgotten before their turn."),
+    "key_taken": schema.said(schema.COUNT, "Another message has their key now."),
+})  # fmt: skip
+_TOPIC: Final = {
+    "anyOf": [schema.TOPIC, schema.listed(schema.TOPIC, TOPICS_MAX, 1), {"type": "string", "const": "*"}],
+    "description": "A topic, a list of topics, or `*` for all of them, with `confirm`.",
+}
+_SHOWN: Final = Shape(
+    "Operation",
+    {
+        "id": schema.said(schema.text(64), "The id of the operation; opaque."),
+        "kind": schema.said(schema.WORD, "What it does: `cancel`."),
+        "state": schema.said(schema.WORD, "`running` or `done`."),
+        "topic": schema.said({}, "As it was sent."),
+        "from": schema.said(nullable(schema.AT), "As it was sent."),
+        "to": schema.said(nullable(schema.AT), "As it was sent."),
+        "tag": schema.said(nullable(schema.TAG), "As it was sent."),
+        "note": schema.said(schema.WORD, "As it was sent."),
+        "begun": schema.said(schema.AT, "When it began; messages that come later are not changed."),
+        "ended": schema.said(nullable(schema.AT), "When it ended; null while it runs."),
+        "matched": schema.said(nullable(schema.COUNT), "All it changed or skipped; null while it runs."),
+        "changed": schema.said(schema.COUNT, "How many it has changed."),
+        "prior": schema.said({"allOf": [_COUNTED]}, "Of the changed ones: what was known of deliveries before."),
+        "skipped": schema.said({"allOf": [_SKIPPED]}, "Those that it left as they are."),
+        "index": schema.said(schema.COUNT, "The log entry of the last change."),
+        "progress": schema.said({"type": "number", "minimum": 0, "maximum": 1}, "How much of its work is done."),
+    },
+)
+_DRY_RUN: Final = Shape("Matched", {"matched": schema.said(schema.COUNT, "How many messages match now.")})
+_WISHED: Final = {
+    "topic": _TOPIC,
+    "from": schema.said(schema.TIME, "The messages due then or later."),
+    "to": schema.said(schema.TIME, "The messages due before that."),
+    "tag": schema.said(schema.TAG, "The messages that have this tag."),
+    "note": schema.said(schema.text(NOTE_BYTES_MAX, 0), "For people: why."),
+    "confirm": schema.said(schema.COUNT, "With topic `*`: the `matched` of a dry run."),
+    "dry_run": {
+        **schema.FLAG,
+        "default": False,
+        "description": "true: they are counted, and stay as they are.",
+    },
+}
+_ANSWERS: Final = {
+    200: Answered({"anyOf": [_SHOWN, _DRY_RUN]}, "It has ended. A dry run has only `matched`."),
+    202: Answered(_SHOWN, "It runs, and is looked at under `Location`."),
+}
+_ERRORS: Final = ("unknown-topic", "over-limit", "not-supported-yet")
+_ID: Final = "op-1234"
+_DONE: Final = {
+    "id": _ID, "kind": "cancel", "state": "done", "topic": "orders", "from": None, "to": None,
+    "tag": "eu", "note": "sent twice by mistake", "begun": "2026-11-21T14:05:27.263Z",
+    "ended": "2026-11-21T14:05:27.271Z", "matched": 1, "changed": 1, "prior": {"none": 1, "known": 0, "unknown": 0},
+    "skipped": {"leased": 0, "settled": 0, "gone": 0, "key_taken": 0}, "index": 1236, "progress": 1.0,
+}  # fmt: skip
+
+BEGIN: Final = Operation(
+    "beginOperation",
+    "Begin an operation",
+    _ANSWERS,
+    request=sent(
+        "NewOperation", {"kind": {**schema.choice(("cancel",)), "description": "What it does."}, **_WISHED},
+        ("kind", "topic"),
+    ),
+    errors=_ERRORS,
+    examples=(
+        Example(
+            "dry-run", "/v1/operations", {"matched": 1}, 200,
+            {"kind": "cancel", "topic": "orders", "tag": "eu", "dry_run": True}, turn=4,
+        ),
+        Example(
+            "cancel", "/v1/operations", _DONE, 200,
+            {"kind": "cancel", "topic": "orders", "tag": "eu", "note": "sent twice by mistake"}, turn=5,
+        ),
+    ),
+)  # fmt: skip
+CANCEL: Final = Operation(
+    "cancelMessages",
+    "Cancel many messages, and wait for it",
+    _ANSWERS,
+    request=sent("CancelMany", _WISHED, ("topic",)),
+    errors=_ERRORS,
+    examples=(
+        Example(
+            "none-left", "/v1/messages/cancel", {"matched": 0}, 200, {"topic": "orders", "tag": "eu", "dry_run": True}, turn=6,
+        ),
+    ),
+)  # fmt: skip
+LIST: Final = Operation(
+    "listOperations",
+    "List operations, the newest first",
+    {200: Answered(page("Operations", _SHOWN), "Those that run, and those that ended in the last 7 days.")},
+    parameters=(LIMIT, CURSOR),
+    examples=(Example("all", "/v1/operations?limit=10", {"items": [_DONE], "next_cursor": None}, turn=6),),
+)
+ONE: Final = Operation(
+    "showOperation",
+    "Show an operation",
+    {200: Answered(_SHOWN, "As it is now.", JSON)},
+    errors=("unknown-operation",),
+    examples=(Example("done", f"/v1/operations/{_ID}", _DONE, turn=6),),
+)

@@ -1,0 +1,177 @@
+"""Begins operations, and waits for their end.
+
+From the proposal on nothing of the set is handed over (node/ready/operation_rule.py). Hand-overs that were made before
+have their Leases in the same entry or an earlier one, so the set sees them. Leases ahead of strict messages of the set
+are taken back, also in that entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from api.port.problem import FieldFault, Problem
+from api.port.queries import WAIT_LONG_S, CountQuery, OperationIn, OperationPage, OperationView
+from api.port.timestamp import render_time
+from node.cluster.levels import Levels
+from node.handover.term import Leads, Term
+from node.leader.operations_in_hand import OperationsInHand
+from node.message.count import Counting
+from node.message.topic_put import topic_named
+from node.operation.view import find_operation, id_of, kept, number_of, view_operation
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.settle.in_parts import NOT_PROPOSED
+from node.write.proposer import Proposer
+from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, Begun
+from replication.command.operation import BeginOperation
+from storage.format.position import HOUR_MS
+from storage.format.predicate import Predicate, TagFilter
+from storage.store import Store
+from storage.tables.operations import HOURS_MAX, RUNNING_MAX
+from storage.tables.registry import OPERATIONS
+from storage.tables.topic import DEFAULT_NAMESPACE
+
+
+class OperationBegin:
+    """Begins operations on one node. The caller has checked that it leads. `leads` returns the term, and raises a
+    Problem unless the node may answer as leader at this moment."""
+
+    def __init__(
+        self,
+        store: Store,
+        proposer: Proposer,
+        clock: NodeClock,
+        entropy: Entropy,
+        levels: Levels,
+        counting: Counting,
+        in_hand: OperationsInHand,
+    ) -> None:
+        self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
+        self._levels, self._counting, self._in_hand = levels, counting, in_hand
+
+    async def begin(self, wish: OperationIn, leads: Leads) -> OperationView:
+        """See OperationPort."""
+        self._levels.require("operations")
+        which = self._which(wish)
+        if wish.dry_run or wish.topics is None:
+            matched = await self._matched(wish, leads)
+            if wish.dry_run:
+                return _counted(wish, matched)
+            _check_confirmed(wish, matched)
+        number = await self._begun(wish, which, leads)
+        with suppress(TimeoutError, Problem):  # it has begun, so it goes on under the next leader too
+            async with asyncio.timeout(wish.wait_s):
+                while (found := self._store.catalog.of(OPERATIONS).find(number)) is not None and found.runs:
+                    await self._in_hand.ended(number)
+                    leads()
+        return view_operation(self._store, find_operation(self._store, number, self._clock.now_ms()))
+
+    def one(self, id: str) -> OperationView:
+        """Return an operation. Raises `unknown-operation`."""
+        return view_operation(self._store, find_operation(self._store, number_of(id), self._clock.now_ms()))
+
+    def page(self, after: str | None, most: int) -> OperationPage:
+        """See OperationPort."""
+        before, now_ms = None if after is None else _cursor(after), self._clock.now_ms()
+        known = [each for each in reversed(self._store.catalog.of(OPERATIONS).all()) if kept(each, now_ms)]
+        behind = [each for each in known if before is None or each.row.number < before]
+        items = [view_operation(self._store, each) for each in behind[:most]]
+        return OperationPage(items, items[-1].id if len(behind) > most else None)
+
+    async def settled(self, topic: int, leads: Leads) -> None:
+        """Wait until no operation runs that may have messages of this topic. Raises `change-in-progress`."""
+        try:
+            async with asyncio.timeout(WAIT_LONG_S):
+                while (number := self._busy(topic)) is not None:
+                    await self._in_hand.ended(number)
+                    leads()
+        except TimeoutError:
+            raise Problem("change-in-progress", "an operation still changes its messages; try again later") from None
+
+    def _busy(self, topic: int) -> int | None:
+        """The number of an operation that runs and may have messages of this topic."""
+        running = self._store.catalog.of(OPERATIONS).running
+        return next((each.number for each in running if each.which.topics is None or topic in each.which.topics), None)
+
+    def _which(self, wish: OperationIn) -> Predicate:
+        names = wish.topics
+        topics = None if names is None else frozenset(topic_named(self._store, name).number for name in names)
+        tags = None if wish.tag is None else TagFilter.of([[wish.tag]])
+        return Predicate(topics, wish.from_ms, wish.to_ms, tags)
+
+    async def _matched(self, wish: OperationIn, leads: Leads) -> int:
+        """The number of open messages that match now, as of one moment for each hour."""
+        topics: tuple[str | None, ...] = (None,) if wish.topics is None else wish.topics
+        queries = [CountQuery(topic=topic, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for topic in topics]
+        return sum([await self._counting.count(query, leads) for query in queries])
+
+    async def _begun(self, wish: OperationIn, which: Predicate, leads: Leads) -> int:
+        """Propose the operation, and return its number."""
+        while True:
+            term, mark = leads(), int(self._entropy.id_bits(1)[0])
+            self._in_hand.proposed[mark] = which
+            self._withdraw(term, which)
+            command = BeginOperation(
+                wish.kind, DEFAULT_NAMESPACE, wish.topics, wish.from_ms, wish.to_ms, wish.tag, wish.note, mark
+            )
+            proposed = asyncio.ensure_future(self._proposer.propose_single(command))
+            proposed.add_done_callback(partial(self._known, mark))
+            # Shielded: if the client goes away, the operation and what holds its messages stay.
+            begun: Begun = await asyncio.shield(proposed)
+            if begun.result == BEGUN:
+                return begun.value
+            if begun.result != AGAIN:
+                raise _refused(begun, wish)
+
+    def _withdraw(self, term: Term, which: Predicate) -> None:
+        """Take back the leases ahead of messages that may be of the set. Those that are not go out a moment later."""
+        strict = term.handing_over.strict
+        places = strict.places()
+        if len(places):
+            units = self._store.units(places)
+            strict.withdraw_places(places[which.may_match(units["due_ms"], units["topic"], units["tags"])])
+
+    def _known(self, mark: int, ended: asyncio.Future[Begun]) -> None:
+        """The predicate is needed no more once the entry is applied, or if it was not proposed. While the outcome is
+        unknown it stays. The service (work.py) drops it when the entry is applied after all."""
+        error = None if ended.cancelled() else ended.exception()
+        if error is None or (isinstance(error, Problem) and error.code in NOT_PROPOSED):
+            self._in_hand.proposed.pop(mark, None)
+
+
+def _counted(wish: OperationIn, matched: int) -> OperationView:
+    """The answer of a dry run."""
+    return OperationView(
+        id="", kind=wish.kind, state="", topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
+        note=wish.note, begun_ms=0, ended_ms=None, matched=matched, changed=0, prior={}, skipped={}, index=0,
+        progress=0.0,
+    )  # fmt: skip
+
+
+def _check_confirmed(wish: OperationIn, matched: int) -> None:
+    if wish.confirm != matched:
+        given = "is missing" if wish.confirm is None else f"is {wish.confirm}"
+        detail = f"all topics: {matched} messages match now, and confirm {given}; make a dry run, and send its matched"
+        raise Problem("invalid-field", f"confirm: {detail}", errors=[FieldFault("/confirm", detail)])
+
+
+def _refused(begun: Begun, wish: OperationIn) -> Problem:
+    if begun.result == TOO_MANY:
+        detail = f"{RUNNING_MAX} operations run, the oldest is {id_of(begun.value)}; wait until one has ended"
+        return Problem("over-limit", detail, operation=id_of(begun.value))
+    if begun.result == TOO_WIDE:
+        fits = render_time((begun.value + 1) * HOUR_MS)
+        detail = f"the window meets more than {HOURS_MAX} hours that hold messages; the first {HOURS_MAX} end at {fits}"
+        return Problem("invalid-field", f"to: {detail}", errors=[FieldFault("/to", detail)])
+    assert wish.topics is not None, "only a named topic is unknown"
+    return Problem("unknown-topic", f"no topic is named {wish.topics[begun.value]}")
+
+
+def _cursor(after: str) -> int:
+    try:
+        return number_of(after)
+    except Problem:
+        detail = "the cursor is not one of a page of operations; send next_cursor as it came"
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter="cursor")]) from None

@@ -1,0 +1,87 @@
+"""Shows operations: their ids, and how far each has come."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from api.port.problem import Problem
+from api.port.queries import OperationView
+from storage.format.array import I64
+from storage.format.position import HOUR_MS, INDEX_MAX
+from storage.store import Store
+from storage.tables.operations import KEPT_MS, STATE_WORDS, Operation
+from storage.tables.registry import OPERATIONS
+
+_ID: Final = re.compile(r"op-([0-9]{1,19})")
+
+
+def id_of(number: int) -> str:
+    """The id of an operation."""
+    return f"op-{number}"
+
+
+def number_of(id: str) -> int:
+    """The number of the operation with this id. Raises `unknown-operation` for text that is no id."""
+    found = _ID.fullmatch(id)
+    if found is None:
+        raise unknown_operation(id)
+    return int(found[1])
+
+
+def unknown_operation(id: str) -> Problem:
+    """The Problem for an operation that never was, or that is forgotten."""
+    return Problem("unknown-operation", f"there is no operation {id[:40]}; those that ended are kept for 7 days")
+
+
+def find_operation(store: Store, number: int, now_ms: int) -> Operation:
+    """The operation of this number. Raises `unknown-operation`."""
+    found = store.catalog.of(OPERATIONS).find(number)
+    if found is None or not kept(found, now_ms):
+        raise unknown_operation(id_of(number))
+    return found
+
+
+def kept(operation: Operation, now_ms: int) -> bool:
+    """True if clients can still ask for it."""
+    return operation.runs or operation.progress.at_ms + KEPT_MS > now_ms
+
+
+def view_operation(store: Store, operation: Operation) -> OperationView:
+    """The operation as it is now."""
+    row, now = operation.row, operation.progress
+    return OperationView(
+        id=id_of(row.number),
+        kind=row.kind,
+        state=STATE_WORDS[now.state],
+        topics=row.topics,
+        from_ms=row.from_ms,
+        to_ms=row.to_ms,
+        tag=row.tag,
+        note=row.note,
+        begun_ms=row.begun_ms,
+        ended_ms=None if operation.runs else now.at_ms,
+        matched=None if operation.runs else now.changed + now.leased + now.settled,
+        changed=now.changed,
+        prior={"none": now.none, "known": now.known, "unknown": now.unknown},
+        skipped={"leased": now.leased, "settled": now.settled, "gone": 0, "key_taken": 0},
+        index=now.log_index,
+        progress=_share(store, operation) if operation.runs else 1.0,
+    )
+
+
+def _share(store: Store, operation: Operation) -> float:
+    """How much of its work is done, by the units of its hours. Units of an hour are not in order of due times, so in
+    the present hour it goes by the time that is reached."""
+    hours: I64 = np.frombuffer(operation.row.hours, np.int64)
+    ends: I64 = np.frombuffer(operation.row.ends, np.int64)
+    if not len(hours):
+        return 0.0
+    firsts = np.array([store.span(hour)[0] & INDEX_MAX for hour in hours.tolist()], np.int64)
+    units = np.maximum(ends - firsts, 0)
+    reached = operation.progress.due_ms
+    part = np.clip((reached - hours * HOUR_MS) / HOUR_MS, 0.0, 1.0)
+    whole = float(units.sum())
+    return round(float((units * part).sum()) / whole, 4) if whole else 0.0

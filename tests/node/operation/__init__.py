@@ -1,0 +1,1 @@
+"""Tests of operations, which change many messages at once."""
