@@ -29,6 +29,7 @@ from bench.measure.hours import hours
 from bench.measure.isolation import isolation
 from bench.measure.lateness import by_pull, by_push
 from bench.measure.lists import lists
+from bench.measure.operations import operations
 from bench.measure.pending import pending
 from bench.measure.push import push
 from bench.measure.schedule import near, single, spread
@@ -59,6 +60,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "pending": pending,
     "lists": lists,
     "hours": hours,
+    "operations": operations,
 }
 SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {

@@ -18,6 +18,7 @@ class Scale:
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
     listed: int = 10_000_000  # over 24 h
+    cancelled: int = 1_000_000  # by one request
     behind: int = 2_000_000  # missed by a node that was away
     hours: int = 80_000  # with a message each
     long_hour: int = 10_000_000  # messages of one hour
@@ -39,6 +40,7 @@ class Scale:
             failover_ready=5_000,
             pending=200_000,
             listed=100_000,
+            cancelled=20_000,
             behind=100_000,
             hours=2_000,
             long_hour=100_000,

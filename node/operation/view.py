@@ -10,7 +10,7 @@ import numpy as np
 from api.port.problem import Problem
 from api.port.queries import OperationView
 from storage.format.array import I64
-from storage.format.position import HOUR_MS, INDEX_MAX
+from storage.format.position import INDEX_BITS, INDEX_MAX
 from storage.store import Store
 from storage.tables.operations import KEPT_MS, STATE_WORDS, Operation
 from storage.tables.registry import OPERATIONS
@@ -73,15 +73,14 @@ def view_operation(store: Store, operation: Operation) -> OperationView:
 
 
 def _share(store: Store, operation: Operation) -> float:
-    """How much of its work is done, by the units of its hours. Units of an hour are not in order of due times, so in
-    the present hour it goes by the time that is reached."""
+    """How much of its work is done, by the units of its hours."""
     hours: I64 = np.frombuffer(operation.row.hours, np.int64)
     ends: I64 = np.frombuffer(operation.row.ends, np.int64)
     if not len(hours):
         return 0.0
     firsts = np.array([store.span(hour)[0] & INDEX_MAX for hour in hours.tolist()], np.int64)
     units = np.maximum(ends - firsts, 0)
-    reached = operation.progress.due_ms
-    part = np.clip((reached - hours * HOUR_MS) / HOUR_MS, 0.0, 1.0)
-    whole = float(units.sum())
-    return round(float((units * part).sum()) / whole, 4) if whole else 0.0
+    hour, index = operation.progress.place >> INDEX_BITS, operation.progress.place & INDEX_MAX
+    done = np.where(hours < hour, units, np.where(hours == hour, np.clip(index - firsts, 0, units), 0))
+    whole = int(units.sum())
+    return round(int(done.sum()) / whole, 4) if whole else 0.0

@@ -1,6 +1,6 @@
 """A leader service that does the work of operations, one chunk after the other.
 
-    find     the next messages of a set, in order of (due time, place): a page of an hour, read in a thread
+    find     the next messages of a set, in the order of positions: those of an hour, in a thread
     change   up to CHUNK_ROWS of them in one entry, which also says how far the operation has come
     end      the last chunk says that nothing is left; requests that wait for the operation are woken
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections import deque
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -31,14 +31,14 @@ from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
 from replication.apply.apply_notifier import Changes
 from replication.apply.operation import BEGUN
-from replication.command.operation import BeginOperation, OperationChunk, Reached
+from replication.command.operation import BeginOperation, OperationChunk
 from replication.snapshot.in_thread import in_thread_until
-from storage.format.array import I64, U64
+from storage.format.array import U64
 from storage.format.level import has
-from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS
+from storage.format.position import GONE, INDEX_BITS, INDEX_MAX, pack
 from storage.format.rows import Corrupt
 from storage.format.states import OPEN_STANDINGS
-from storage.query.page import HourPage, Listed, PageStart
+from storage.query.hour_members import HourMembers
 from storage.query.selection import Selection
 from storage.store import Store
 from storage.tables.operations import RunningSet
@@ -47,12 +47,14 @@ from storage.tables.registry import OPERATIONS
 log = structlog.get_logger()
 
 #: So many messages are changed in one entry: some ms on every node.
-CHUNK_ROWS: Final = 4_000
-#: So many messages are found at a time, 64 bytes each.
-FOUND_ROWS: Final = 262_144
+CHUNK_ROWS: Final = 2_500
+#: So many messages are found at a time, 8 bytes each.
+FOUND_ROWS: Final = 1_000_000
+#: So many chunks may be proposed and not applied yet: one in the entry that is in flight, and one for the next entry.
+AHEAD: Final = 2
 #: The pause after a failed proposal.
 AGAIN_S: Final = 0.02
-_END: Final = Reached((HOUR_MAX + 1) * HOUR_MS, 0)
+_END: Final = GONE
 
 
 def operation_work(parts: LeaderParts, dispatcher: Dispatcher) -> OperationWork:
@@ -61,10 +63,10 @@ def operation_work(parts: LeaderParts, dispatcher: Dispatcher) -> OperationWork:
 
 
 class Chunk(NamedTuple):
-    """The next messages of a set, by place, and the point that is reached with them. `last`: no others are left."""
+    """The next messages of a set, by place, and the position that is reached with them. `last`: no others are left."""
 
     places: U64
-    end: Reached
+    end: int
     last: bool
 
 
@@ -83,6 +85,7 @@ class OperationWork(LeaderService):
         self._dispatcher, self._store, self._clock = dispatcher, store, clock
         self._proposer, self._life, self._in_hand = proposer, life, in_hand
         self._finders: dict[int, Finder] = {}
+        self._proposed: deque[asyncio.Future[bool]] = deque()  # chunks, oldest first
         self._works = False
         self._promoted = asyncio.Event()
 
@@ -102,13 +105,20 @@ class OperationWork(LeaderService):
                 if result.result == BEGUN:
                     self._wake()
             elif isinstance(command, OperationChunk) and command.last and result:
-                self._in_hand.end(command.number)
-                self._dispatcher.handing_over.ask_again()
+                self._ended(command.number)
 
     def end(self) -> None:
         """See LeaderService."""
         self._in_hand.clear()
         self._promoted.set()
+
+    def _ended(self, number: int) -> None:
+        self._finders.pop(number, None)
+        self._in_hand.end(number)
+        self._dispatcher.handing_over.ask_again()
+        ended = self._store.catalog.of(OPERATIONS).find(number)
+        assert ended is not None, number
+        log.info("an operation has ended", operation=number, kind=ended.row.kind, changed=ended.progress.changed)
 
     def _look_promoted(self) -> None:
         """Note if the log has the doubt about the leaders before this one, by which apply judges a chunk."""
@@ -126,86 +136,109 @@ class OperationWork(LeaderService):
     async def _work(self) -> None:
         try:
             await self._promoted.wait()
-            while not self._term.over and (running := self._running()):
-                for each in running:
-                    if each.operation.runs and not self._term.over:
-                        await self._change(each)
+            while not self._term.over and (self._running() or self._proposed):
+                begun = [each for each in self._running() if not self._finder(each).ended]
+                for each in begun:
+                    await self._change(each)
+                if len(self._proposed) == AHEAD or not begun:
+                    await self._applied_one()
         finally:
             self._works = False
             self._finders.clear()
+            self._proposed.clear()
+
+    def _finder(self, each: RunningSet) -> Finder:
+        finder = self._finders.get(each.number)
+        if finder is None:
+            finder = self._finders[each.number] = Finder(self._store, self._clock, each, self._term.term)
+        return finder
 
     async def _change(self, each: RunningSet) -> None:
-        """Change the next messages of a set. If that fails, the messages are looked for again the next time."""
-        begin = Reached(each.operation.progress.due_ms, each.operation.progress.place)
-        finder = self._finders.get(each.number)
-        if finder is None or finder.reached != begin:
-            finder = self._finders[each.number] = Finder(self._store, self._clock, each, self._term.term)
+        """Propose to change the next messages of a set."""
+        finder = self._finder(each)
+        begin = finder.reached
         chunk = await finder.next(CHUNK_ROWS)
         if self._term.over:
             return
+        if len(self._proposed) == AHEAD and not await self._applied_one():
+            return  # the chunk begins where its operation does not stand
+        command = OperationChunk(each.number, begin, chunk.end, chunk.last, chunk.places)
+        proposed = asyncio.ensure_future(self._proposer.propose_single(command))
+        proposed.add_done_callback(_look)
+        self._proposed.append(proposed)
+
+    async def _applied_one(self) -> bool:
+        """Wait for the oldest chunk that was proposed. False if it had no effect, or if its outcome is not known. Then
+        those behind it have none either, and the messages are looked for again."""
         done = None
         with suppress(Problem):
-            command = OperationChunk(each.number, begin, chunk.end, chunk.last, chunk.places)
-            done = await self._proposer.propose_single(command)
-        if not done or chunk.last:
-            self._finders.pop(each.number, None)
+            done = await self._proposed.popleft()
+        if done:
+            return True
+        while self._proposed:
+            with suppress(Problem):
+                await self._proposed.popleft()
+        self._finders.clear()
         if done is None:
             await asyncio.sleep(AGAIN_S)
-        elif chunk.last and done:
-            changed = each.operation.progress.changed
-            log.info("an operation has ended", operation=each.number, kind=each.kind, changed=changed)
+        return False
+
+
+def _look(proposed: asyncio.Future[bool]) -> None:
+    """Take the error, if there is one: at the end of a term nobody waits for the chunks that were proposed."""
+    if not proposed.cancelled():
+        proposed.exception()
 
 
 class Finder:
-    """Finds the messages of one set that are left, in order. `reached`: all before this point were given out."""
+    """Finds the messages of one set that are left, in the order of positions. `reached`: all before this position were
+    given out."""
 
     def __init__(self, store: Store, clock: NodeClock, of: RunningSet, term: int) -> None:
         self._store, self._clock, self._of = store, clock, of
         self._selection = Selection(frozenset(OPEN_STANDINGS), of.which, term)
-        self.reached = Reached(of.operation.progress.due_ms, of.operation.progress.place)
-        self._rest: PageStart | None = PageStart(*self.reached)
+        self.reached = of.operation.progress.place
+        self._rest: int | None = self.reached  # the position from which on others are still to be found
         self._places: U64 = np.empty(0, np.uint64)  # found and not given out yet
-        self._due_ms: I64 = np.empty(0, np.int64)
+
+    @property
+    def ended(self) -> bool:
+        """True if all were given out."""
+        return self.reached == _END
 
     async def next(self, most: int) -> Chunk:
         """The next messages, at most `most`. Raises Corrupt or DiskFailed."""
         parts, count = [self._places], len(self._places)
-        due = [self._due_ms]
         while self._rest is not None and count <= most:
-            listed = await self._page(self._rest)
-            parts.append(listed[0])
-            due.append(listed[1])
-            count += len(listed[0])
-        places, due_ms = np.concatenate(parts), np.concatenate(due)
-        self._places, self._due_ms = places[most:], due_ms[most:]
+            parts.append(await self._found(self._rest))
+            count += len(parts[-1])
+        places = np.concatenate(parts)
+        self._places = places[most:]
         if len(self._places):
-            self.reached = Reached(int(self._due_ms[0]), int(self._places[0]))
+            self.reached = int(self._places[0])
         else:
-            self.reached = _END if self._rest is None else Reached(*self._rest)
-        return Chunk(places[:most], self.reached, self._rest is None and not len(self._places))
+            self.reached = _END if self._rest is None else self._rest
+        return Chunk(places[:most], self.reached, self.reached == _END)
 
-    async def _page(self, begin: PageStart) -> tuple[U64, I64]:
-        """The messages of the next hour that has some, and set where the rest begins."""
-        for hour in self._hours(begin):
+    async def _found(self, begin: int) -> U64:
+        """The messages of the next hour that has some, from this position on. Set where the rest begins."""
+        first = int(np.searchsorted(self._of.hours, begin >> INDEX_BITS))
+        for hour in self._of.hours[first:].tolist():
             found = self._store.selectable(hour, self._selection)
             if found is None:
                 continue
-            page = HourPage(found, self._selection, self._clock.now_ms(), begin, FOUND_ROWS)
+            at = begin & INDEX_MAX if begin >> INDEX_BITS == hour else 0
+            look = HourMembers(found, self._selection, self._clock.now_ms(), at, self._of.end_of(hour), FOUND_ROWS)
             stop = threading.Event()
             try:
-                listed: Listed = await in_thread_until(stop, page.run, stop.is_set)
+                members = await in_thread_until(stop, look.run, stop.is_set)
             except Corrupt:
                 if self._store.is_linked(found):
                     raise
                 continue
-            self._rest = listed.next or PageStart.at_hour(hour + 1)
-            index = listed.units["global_index"]
-            units = listed.units[index.astype(np.int64) < self._of.end_of(hour)]
-            places = units["global_index"].astype(np.uint64) | np.uint64(hour << INDEX_BITS)
-            return places, units["due_ms"].astype(np.int64)
+            self._rest = None if hour == self._of.hours[-1] else (hour + 1) << INDEX_BITS
+            if members.next is not None:
+                self._rest = pack(hour, members.next)
+            return members.at.astype(np.uint64) | np.uint64(hour << INDEX_BITS)
         self._rest = None
-        return np.empty(0, np.uint64), np.empty(0, np.int64)
-
-    def _hours(self, begin: PageStart) -> Iterator[int]:
-        first = int(np.searchsorted(self._of.hours, begin.due_ms // HOUR_MS))
-        yield from self._of.hours[first:].tolist()
+        return np.empty(0, np.uint64)

@@ -15,7 +15,7 @@ import numpy as np
 from replication.apply.applying import Applying
 from replication.apply.message.cancel import cancel_free
 from replication.apply.message.message_location import lease_runs, standing_at
-from replication.apply.message.running_sets import count_cancelled, owners
+from replication.apply.message.running_sets import count_cancelled, owners_of_chunk
 from replication.command.operation import BeginOperation, OperationChunk
 from storage.format.array import I64
 from storage.format.states import IS_OPEN
@@ -91,26 +91,25 @@ def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:
     store, envelope = applying.store, applying.envelope
     operations = store.catalog.of(OPERATIONS)
     operation = operations.find(command.number)
-    if operation is None or not operation.runs or command.begin != operation.progress[1:3]:
+    if operation is None or not operation.runs or command.begin != operation.progress.place:
         return False
     standing = standing_at(store, command.place)
-    owner = owners(store, command.place)
+    assert standing.units is not None, "their units were read"
+    owner = owners_of_chunk(store, command.number, command.place, standing.units)
     leased = lease_runs(store, standing.states, envelope)
     free = (IS_OPEN[standing.states.state] & ~leased).nonzero()[0]
     no_doubt = np.zeros(len(command.place), np.bool_)
     prior = cancel_free(store, store.homes(command.place), standing, no_doubt, free, envelope)
-    if owner is not None and len(free):
-        count_cancelled(applying, owner[free], prior[free])
+    count_cancelled(applying, owner[free], prior[free])
     applying.told.settled(standing.place[free])
     now = operation.progress
-    ours = 0 if owner is None else int(np.count_nonzero(leased & (owner == command.number)))
+    ours = int(np.count_nonzero(leased & (owner == command.number)))
     state = DONE if command.last else now.state
     operations.advance(
         command.number,
         now._replace(
             state=state,
-            due_ms=command.end.due_ms,
-            place=command.end.place,
+            place=command.end,
             leased=now.leased + ours,
             log_index=applying.index,
             at_ms=envelope.now_ms,

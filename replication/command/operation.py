@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from replication.command.column import ColumnReader, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import U64
-from storage.format.position import HOUR_MAX, HOUR_MS
 from storage.tables.operations import CANCEL
-
-_FAR_MS = (HOUR_MAX + 1) * HOUR_MS
-
-
-class Reached(NamedTuple):
-    """A point in the order of an operation's work: all messages before it are done. See Progress."""
-
-    due_ms: int
-    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +68,19 @@ class BeginOperation:
 class OperationChunk:
     """Change the next messages of an operation, n rows by place, in the order of its work.
 
-    `begin` is the point that the operation has reached before, or the chunk is void. `end` is the point that it has
-    reached after. If it is the `last`, the operation has ended.
+    `begin` is the position that the operation has reached before, or the chunk is void. `end` is the position that it
+    has reached after. If it is the `last`, the operation has ended.
     """
 
     number: int
-    begin: Reached
-    end: Reached
+    begin: int
+    end: int
     last: bool
     place: U64
 
     def pack(self) -> Packed:
         """The command as a section."""
-        value = {"number": self.number, "begin": list(self.begin), "end": list(self.end), "last": self.last}
+        value = {"number": self.number, "begin": self.begin, "end": self.end, "last": self.last}
         return Kind.OPERATION_CHUNK, len(self.place), [pack_map(value), *pack_columns(self.place)]
 
     @classmethod
@@ -102,8 +92,8 @@ class OperationChunk:
         reader.end()
         return cls(
             number=filled(value.get("number"), int, "number"),
-            begin=_reached(value, "begin"),
-            end=_reached(value, "end"),
+            begin=_position(value, "begin"),
+            end=_position(value, "end"),
             last=filled(value.get("last"), bool, "last"),
             place=place,
         )
@@ -113,8 +103,8 @@ def _optional(value: dict[str, Any], name: str, kind: type) -> Any:
     return None if value.get(name) is None else filled(value[name], kind, name)
 
 
-def _reached(value: dict[str, Any], name: str) -> Reached:
-    numbers = [filled(number, int, name) for number in filled(value.get(name), list, name)]
-    if len(numbers) != 2 or not 0 <= numbers[0] <= _FAR_MS or not 0 <= numbers[1] < 1 << 64:
-        raise EntryRefused(f"{name}: a due time and a place expected, found {numbers}")
-    return Reached(*numbers)
+def _position(value: dict[str, Any], name: str) -> int:
+    position: int = filled(value.get(name), int, name)
+    if not 0 <= position < 1 << 64:
+        raise EntryRefused(f"{name}: a position expected, found {position}")
+    return position

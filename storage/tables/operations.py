@@ -4,7 +4,7 @@ An operation has two rows. One is written once, in the entry that begins it: its
 of the next unit. These two fix its set at that entry: units that come later are of no set. The other row is the
 progress, of fixed size. Every entry that takes messages out of the set writes it anew, so the counts are exact.
 
-Work goes in order of (due time, place). The progress names the point up to which all is done. When the operation has
+Work goes in the order of positions. The progress names the position up to which all is done. When the operation has
 ended, its row is written again without the hours.
 """
 
@@ -82,13 +82,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(OperationRow)
 class Progress(NamedTuple):
     """How far an operation has come, as a row of fixed size.
 
-    All with a due time before `due_ms`, and those due then whose place is below `place`, are done. `changed` is the sum
+    All messages that stand at positions below `place` are done. `changed` is the sum
     of `none`, `known` and `unknown`, which say what was known of earlier hand-overs. `log_index` is that of the
     entry of the last change, and `at_ms` the time of that entry.
     """
 
     state: int = RUNNING
-    due_ms: int = 0
     place: int = 0
     none: int = 0
     known: int = 0
@@ -104,7 +103,7 @@ class Progress(NamedTuple):
         return self.none + self.known + self.unknown
 
 
-_PROGRESS: Final = struct.Struct("<qqQQQQQQQq")
+_PROGRESS: Final = struct.Struct("<qQQQQQQQq")
 
 
 @dataclass(slots=True)
@@ -139,9 +138,9 @@ class RunningSet:
     ) -> Mask:
         """True, shape [n], for units of the set, whatever their state. The columns are those of the index. `tags_of`
         reads the tags in the records of units."""
-        to_do, test = self.operation.progress, self.which.tags
+        test = self.which.tags
         keep = self.which.may_match(due_ms, topic, tags)
-        keep &= (due_ms > to_do.due_ms) | ((due_ms == to_do.due_ms) & (positions >= np.uint64(to_do.place)))
+        keep &= positions >= np.uint64(self.operation.progress.place)
         if keep.any():
             keep &= self._began_before(positions)
         if test is not None and len(rows := np.flatnonzero(keep)):

@@ -98,7 +98,8 @@ CANCEL: Final = Operation(
     errors=_ERRORS,
     examples=(
         Example(
-            "none-left", "/v1/messages/cancel", {"matched": 0}, 200, {"topic": "orders", "tag": "eu", "dry_run": True}, turn=6,
+            "none-left", "/v1/messages/cancel", {"matched": 0}, 200,
+            {"topic": "orders", "tag": "eu", "dry_run": True}, turn=6,
         ),
     ),
 )  # fmt: skip

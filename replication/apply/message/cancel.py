@@ -26,6 +26,7 @@ from replication.command.message import Cancel
 from storage.format.array import U8, U16, U64
 from storage.format.batches import SettleBatch
 from storage.format.level import has
+from storage.format.rows import select_rows
 from storage.format.states import CANCELLED as CANCELLED_STATE
 from storage.store import Store
 
@@ -118,7 +119,7 @@ def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.ND
     known, place = standing.states.attempt > 0, standing.place
     wins = has(store.level, "doubt")
     if wins:
-        doubtful[free] |= doubtful_at(store, store.doubt, place[free])
+        doubtful[free] |= doubtful_at(store, store.doubt, place[free], units=select_rows(standing.units, free))
     moved = free[(place[free] != home[free]) & (wins | ~known[free])]
     if len(moved):
         doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(place[moved])]

@@ -23,7 +23,7 @@ from replication.apply.message.unheard import nobody_heard
 from storage.catalog.doubt import CLOCKS_MS, Doubt
 from storage.format.array import U16, U64
 from storage.format.level import has
-from storage.format.rows import PLANNED, PLANNED_BEFORE
+from storage.format.rows import PLANNED, PLANNED_BEFORE, Units
 from storage.format.states import DEAD, LEASED, RELEASED
 from storage.store import Store
 from storage.tables.topic import Topic
@@ -42,13 +42,14 @@ is -1 if the topic was strict from its first message. The log knows all later ha
 """
 
 
-def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False) -> Mask:
+def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False, units: Units | None = None) -> Mask:
     """A boolean array, [n]: True where the unit at a place is in doubt. No lease of these units may run.
 
     The caller has to look itself for DOUBTFUL_FIELD in the records. If `heard`, the outcome of the newest hand-over of
-    each unit is known.
+    each unit is known. `units` are their rows of the index, if the caller has them.
     """
-    units = store.units(places)
+    if units is None:
+        units = store.units(places)
     doubtful = doubt.of(places, units["due_ms"])
     for number in set(units["topic"].tolist()):
         topic = store.catalog.topic_by_number(number)

@@ -18,6 +18,7 @@ from replication.command.entry import Envelope
 from storage.format.array import U8, U32, U64
 from storage.format.batches import SettleBatch, StateColumns
 from storage.format.level import has
+from storage.format.rows import Units
 from storage.format.states import FORWARDED as FORWARDED_STATE
 from storage.format.states import IS_OPEN, table
 from storage.format.states import LEASED as LEASED_STATE
@@ -39,7 +40,7 @@ _VERDICTS: U8 = table(
 @dataclass(frozen=True, slots=True)
 class MessageLocation:
     """Where messages live, one row for each home. `states` are the states of the units at those places. Their `attempt`
-    counts all hand-overs that the messages ever had.
+    counts all hand-overs that the messages ever had. `units` are their rows of the index, if they were read.
 
     The state of a message that ended is the state of its home. A position that is no message's home is UNKNOWN: no id
     names it.
@@ -47,6 +48,7 @@ class MessageLocation:
 
     place: U64
     states: StateColumns
+    units: Units | None = None
 
 
 def find_standing(store: Store, home: U64) -> MessageLocation:
@@ -73,9 +75,9 @@ def standing_at(store: Store, place: U64) -> MessageLocation:
     """The states of messages that stand at these places. Each row is as `find_standing` has it for the message's
     home.
     """
-    states = store.states(place)
-    np.maximum(states.attempt, store.units(place)["attempt"], out=states.attempt)
-    return MessageLocation(place, states)
+    states, units = store.states(place), store.units(place)
+    np.maximum(states.attempt, units["attempt"], out=states.attempt)
+    return MessageLocation(place, states, units)
 
 
 def settle_everywhere(store: Store, ends: SettleBatch) -> None:

@@ -11,7 +11,6 @@ Each message is counted once, by the entry that takes it out of the set. If seve
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,8 +21,10 @@ from replication.apply.message.message_location import Mask, lease_runs
 from replication.command.entry import Envelope
 from storage.format.array import I64, U8, U64
 from storage.format.batches import StateColumns
+from storage.format.rows import Units
 from storage.format.states import IS_OPEN
 from storage.store import Store
+from storage.tables.operations import RunningSet
 from storage.tables.registry import OPERATIONS
 
 NOBODY: Final = -1
@@ -31,7 +32,7 @@ NOBODY: Final = -1
 
 NONE, KNOWN, DOUBTFUL = 0, 1, 2  # before a cancel: no hand-over, a known one, perhaps an unknown one
 
-_PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
+_PRIORS: Final = ("none", "known", "unknown")  # the fields of a progress by these numbers
 
 
 def owners(store: Store, places: U64) -> I64 | None:
@@ -39,8 +40,19 @@ def owners(store: Store, places: U64) -> I64 | None:
     sets = store.catalog.of(OPERATIONS).running
     if not sets or not len(places):
         return None
-    units = store.units(places)
-    owner: I64 = np.full(len(places), NOBODY, np.int64)
+    return _oldest(store, sets, places, store.units(places), NOBODY)
+
+
+def owners_of_chunk(store: Store, number: int, places: U64, units: Units) -> I64:
+    """The same for the messages of a chunk of this operation. They are of its set, but an older operation may have them
+    too. `units` are their rows of the index.
+    """
+    older = [each for each in store.catalog.of(OPERATIONS).running if each.number < number]
+    return _oldest(store, older, places, units, number)
+
+
+def _oldest(store: Store, sets: Sequence[RunningSet], places: U64, units: Units, otherwise: int) -> I64:
+    owner: I64 = np.full(len(places), otherwise, np.int64)
     for each in reversed(sets):
         has = each.has(places, units["due_ms"], units["topic"], units["tags"], lambda rows: tags_of(store, rows))
         owner[has] = each.number
@@ -64,20 +76,27 @@ def count_cancelled(applying: Applying, owner: I64 | None, prior: U8) -> None:
     """Count messages that were cancelled just now, with what was known of their hand-overs, to the operations whose
     sets had them.
     """
-    if owner is not None:
-        _count(applying, Counter(zip(owner.tolist(), map(_PRIORS.__getitem__, prior.tolist()), strict=True)))
+    if owner is None:
+        return
+    for number in np.unique(owner).tolist():
+        counts = np.bincount(prior[owner == number], minlength=len(_PRIORS)).tolist()
+        _count(applying, number, dict(zip(_PRIORS, counts, strict=True)))
 
 
 def count_settled(applying: Applying, owner: I64 | None) -> None:
     """Count messages that ended in another way just now."""
     if owner is not None:
-        _count(applying, Counter((number, "settled") for number in owner.tolist()))
+        for number, count in zip(*np.unique_counts(owner), strict=True):
+            _count(applying, int(number), {"settled": int(count)})
 
 
-def _count(applying: Applying, counts: Counter[tuple[int, str]]) -> None:
+def _count(applying: Applying, number: int, more: dict[str, int]) -> None:
+    """Add these counts to the progress of an operation that runs."""
+    if number == NOBODY:
+        return
     operations = applying.store.catalog.of(OPERATIONS)
-    for number, field in sorted(counts):
-        if number != NOBODY and (operation := operations.find(number)) is not None:
-            now = operation.progress
-            more = {field: getattr(now, field) + counts[number, field]}
-            operations.advance(number, now._replace(log_index=applying.index, at_ms=applying.envelope.now_ms, **more))
+    operation = operations.find(number)
+    assert operation is not None, number
+    now = operation.progress
+    counts = {field: getattr(now, field) + count for field, count in more.items()}
+    operations.advance(number, now._replace(log_index=applying.index, at_ms=applying.envelope.now_ms, **counts))

@@ -21,7 +21,7 @@ from storage.file.disk import Disk
 #: What the parts of the service are given by name, asked or not.
 NAMED = (
     *("store", "clock", "entropy", "proposer", "counting", "group"),
-    *("driver", "delivery_log", "topic_metrics", "counters", "reserve", "members", "peers"),
+    *("driver", "delivery_log", "topic_metrics", "counters", "reserve", "members", "peers", "levels", "in_hand"),
 )
 
 

@@ -29,7 +29,9 @@ class Leader:
         self.group = SimpleNamespace(peers=self.peers, is_leader=True, term=1, elected_term=0, median=None)
         life, told = SimpleNamespace(spawn=lambda work: work.close()), SimpleNamespace(leader_changed=lambda: None)
         proposer = SimpleNamespace(step_down=lambda: None)
-        parts: Any = SimpleNamespace(clock=self.clock, group=self.group, store=None, life=life, proposer=proposer)
+        parts: Any = SimpleNamespace(
+            clock=self.clock, group=self.group, store=None, life=life, proposer=proposer, in_hand=None
+        )
         absent, told_anything = cast(Any, None), cast(Any, told)
         skew = Skew(cast(Any, self.group), self.clock)
         self.leadership: Leadership[Any] = Leadership(absent)

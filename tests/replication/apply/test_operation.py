@@ -11,7 +11,7 @@ from replication.apply.message.message_location import SETTLED
 from replication.apply.message.running_sets import NONE
 from replication.apply.message.settle import ACKED, STALE
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, UNKNOWN_TOPIC, Begun
-from replication.command.operation import BeginOperation, OperationChunk, Reached
+from replication.command.operation import BeginOperation, OperationChunk
 from replication.command.promotion import Promotion
 from storage.format import states as state
 from storage.format.array import U64
@@ -35,8 +35,7 @@ from tests.replication.applied_log import (
     schedule,
 )
 
-BEGIN = Reached(0, 0)
-FAR = Reached(T0 + 9 * HOUR_MS, 0)
+BEGIN, FAR = 0, (T0 // HOUR_MS + 99) << 40
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def begun(log: Log, command: BeginOperation, **more: int) -> int:
     return log.index
 
 
-def chunk(number: int, *place: int, begin: Reached = BEGIN, end: Reached = FAR, last: bool = True) -> OperationChunk:
+def chunk(number: int, *place: int, begin: int = BEGIN, end: int = FAR, last: bool = True) -> OperationChunk:
     """These messages."""
     return OperationChunk(number, begin, end, last, np.array(place, np.uint64))
 
@@ -184,14 +183,14 @@ def test_a_chunk_that_begins_elsewhere_is_void(log: Log) -> None:
     set."""
     homes = placed(log.apply(schedule(T0 + 1, T0 + 1, T0 + 2)))
     number = begun(log, begin())
-    first = chunk(number, homes[0], end=Reached(T0 + 1, homes[1]), last=False)
+    first = chunk(number, homes[0], end=homes[1], last=False)
     assert [log.apply(first).results, log.apply(first).results] == [(True,), (False,)]
     assert counts(log, number) == (1, 0, 0)
     (ours,) = log.store.catalog.of(OPERATIONS).running
     at = np.array(homes, np.uint64)
     assert has(ours, at, log.store.units(at), lambda _: []) == [False, True, True]
     assert log.apply(chunk(number + 1, homes[1])).results == (False,)
-    assert log.apply(chunk(number, *homes[1:], begin=Reached(T0 + 1, homes[1]))).results == (True,)
+    assert log.apply(chunk(number, *homes[1:], begin=homes[1])).results == (True,)
     assert counts(log, number) == (3, 0, 0)
 
 
@@ -260,7 +259,7 @@ def test_all_is_kept_over_a_start(tmp_path: Path) -> None:
     with risen_log(directory) as log:
         homes = placed(log.apply(schedule(T0 + 1, T0 + 2)))
         number = begun(log, begin(tag="eu", to_ms=T0 + HOUR_MS))
-        log.apply(chunk(number, homes[0], end=Reached(T0 + 2, 0), last=False))
+        log.apply(chunk(number, homes[0], end=homes[1], last=False))
         log.apply(begin(None))
         log.apply(chunk(log.index))
         before = log.store.catalog.of(OPERATIONS).all()

@@ -16,7 +16,7 @@ from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
-from replication.command.operation import BeginOperation, OperationChunk, Reached
+from replication.command.operation import BeginOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule
@@ -68,7 +68,7 @@ COMMANDS: list[Command] = [
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
     BeginOperation("cancel", "default", ("orders", "bills"), 5, None, "eu", "a flood", 77),
-    OperationChunk(12, Reached(5, 0), Reached(9, 1 << 63), False, np.array([15, 16], np.uint64)),
+    OperationChunk(12, 5, 1 << 63, False, np.array([15, 16], np.uint64)),
 ]
 
 
