@@ -121,11 +121,21 @@ def secret_options(function: Command) -> Command:
 
 
 def window_options(function: Command) -> Command:
-    """Adds `--from`, `--to` and `--tag`, which choose messages of a topic; `window_fields` gathers them."""
+    """Adds `--from`, `--to` and `--tag`, which choose messages by their asked due time; `window_fields` gathers
+    them."""
+    return _window(function, "asked due time")
+
+
+def due_options(function: Command) -> Command:
+    """The same, by the present due time."""
+    return _window(function, "due")
+
+
+def _window(function: Command, what: str) -> Command:
     for decorate in (
         click.option("--tag", help="only those with this tag"),
-        click.option("--to", "until", type=Time(), help="asked due time before this"),
-        click.option("--from", "since", type=Time(), help=f"asked due time at or after this: {TIME}"),
+        click.option("--to", "until", type=Time(), help=f"{what} before this"),
+        click.option("--from", "since", type=Time(), help=f"{what} at or after this: {TIME}"),
     ):
         function = decorate(function)
     return function
@@ -146,17 +156,10 @@ def window_fields(options: Mapping[str, Any]) -> dict[str, object]:
 def count_options(function: Command) -> Command:
     """Adds `[TOPIC]`, `--from`, `--to`, `--tag` and `--state`, which choose messages by due time; `count_query` makes
     the query of them."""
-    for decorate in (
-        click.option(
-            "--state", metavar="STATE,...", help="scheduled, ready, leased, delivered, cancelled, dead, expired"
-        ),
-        click.option("--tag", help="only those with this tag"),
-        click.option("--to", "until", type=Time(), help="due before this"),
-        click.option("--from", "since", type=Time(), help=f"due at or after this: {TIME}"),
-        click.argument("topic", required=False),
-    ):
-        function = decorate(function)
-    return function
+    state = click.option(
+        "--state", metavar="STATE,...", help="scheduled, ready, leased, delivered, cancelled, dead, expired"
+    )
+    return click.argument("topic", required=False)(due_options(state(function)))
 
 
 def count_query(options: Mapping[str, Any]) -> str:

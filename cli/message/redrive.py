@@ -1,7 +1,7 @@
 """`hourwheel redrive TOPIC`: dead messages are due again, now, their attempts counted anew.
 
 A wrong filter would deliver messages that were given up for good reason. So the command first counts the messages and
-asks the user. The question goes to stderr, so that stdout has only the result, also in a pipe.
+asks the user.
 """
 
 from typing import Any
@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from cli.connection import Connection
-from cli.failure import Failure
+from cli.message.confirm import confirm
 from cli.option import window_fields, window_options
 from cli.output import client_options, show_fields, show_json
-from node.runtime.exit_code import ExitCode
 
 PATH = "/v1/messages/redrive"
 
@@ -30,21 +29,10 @@ def command(topic: str, dry_run: bool, yes: bool, url: str, timeout: float, outp
     if dry_run or not yes:
         document = connection.call("POST", PATH, request | {"dry_run": True}).document
         if not dry_run and document.get("matched"):
-            _confirm(topic, document["matched"])
+            confirm(f"{document['matched']} dead messages of {topic} match. Make them due now?")
     if not dry_run:
         document = connection.call("POST", PATH, request).document
     if output == "json":
         show_json(document)
     else:
         show_fields(document.items())
-
-
-def _confirm(topic: str, matched: int) -> None:
-    """Ask the user. Raises Failure unless the answer is yes. Without a terminal or an answer it is no."""
-    question = f"{matched} dead messages of {topic} match. Make them due now?"
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        agreed = False
-    if not agreed:
-        raise Failure(ExitCode.USAGE, "not confirmed, nothing was changed; --yes does it without asking")

@@ -122,3 +122,16 @@ def test_topics(say: Say) -> None:
 def test_transfer_of_the_only_node(say: Say) -> None:
     """There is nobody else, by name or at all."""
     assert say("cluster", "transfer", "--to", "n9", code=ExitCode.NOT_FOUND)["code"] == "unknown-node"
+
+
+def test_many_are_cancelled(say: Say) -> None:
+    """By tag and window; what does not match stays."""
+    say("cluster", "upgrade")  # a new cluster rises to the newest level by itself, in a moment
+    for tag in ("eu", "us", "eu"):
+        say("schedule", "flood", "1", "--delay", "2h", "--tag", tag)
+    assert say("cancel", "--topic", "flood", "--tag", "eu", "--dry-run") == {"matched": 2}
+    ended = say("cancel", "--topic", "flood", "--from", "+1h", "--to", "+3h", "--tag", "eu", "--yes")
+    assert (ended["state"], ended["changed"], ended["prior"]["none"]) == ("done", 2, 2)
+    assert say("operation", ended["id"]) == say("operation")["items"][0] == ended
+    assert say("cancel", "--all-topics", "--from", "+1h", "--to", "+3h", "--yes")["changed"] == 1
+    assert say("operation", "op-0", code=ExitCode.NOT_FOUND)["code"] == "unknown-operation"

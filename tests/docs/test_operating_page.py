@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,8 @@ class Operator:
         words = filled(command, {name.replace("_", ":"): value for name, value in values.items()})[1:]
         words = [running if word == "http://n1:7400,http://n2:7400" else word for word in words]
         environment = {"HOURWHEEL_URL": running}
-        result = await asyncio.to_thread(CliRunner().invoke, main, [*words, "-o", "json"], env=environment)
+        invoke = partial(CliRunner().invoke, main, [*words, "-o", "json"], env=environment, input="y\n")
+        result = await asyncio.to_thread(invoke)
         assert result.exit_code == ExitCode.OK, (command, result.output)
         return msgspec.json.decode(result.stdout)
 
@@ -68,6 +70,10 @@ async def look_at_messages(operator: Operator) -> None:
     assert (await operator.run("hourwheel ledger --class delivered_more"))["items"] == []
     assert (await operator.run("hourwheel dead TOPIC", TOPIC="orders"))["items"] == []
     assert (await operator.run("hourwheel redrive TOPIC --dry-run", TOPIC="orders"))["matched"] == 0
+    ended = await operator.run("hourwheel cancel --topic TOPIC --to +1d", TOPIC="orders")
+    assert ended["changed"] == 1
+    assert (await operator.run("hourwheel operation"))["items"] == [ended]
+    assert await operator.run("hourwheel operation ID --follow", ID=ended["id"]) == ended
 
 
 async def change_nodes(operator: Operator, cluster: Cluster) -> None:
