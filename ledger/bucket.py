@@ -133,6 +133,8 @@ class Context:
     """SPAN rows of times that are missing from the accounts after all, although `covered` may include them. A power cut
     took the records, or the terms show that some are missing (ledger/unrecorded.py)."""
     topics: Mapping[int, Topic] = field(default_factory=dict)
+    held_topics: frozenset[int] = frozenset()
+    """The topics whose messages an operation that runs may have. While it runs, none of them is lost by its wait."""
     late_ms: int = 100
     """A first hand-over counts as late if it begins more than this long after its due time."""
     grace_ms: int = 5_000

@@ -213,11 +213,13 @@ def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDA
 
 def _lose_overdue(rows: Columns, overdue: I64, pauses: Pauses, context: Context, coverage: Coverage) -> None:
     """Set the class of overdue messages to lost if they were never handed over and are due for longer than
-    `Context.lost_after_ms`. The pause of their topic does not count, and while it lasts none is lost. All accounts must
-    cover the time since they were due."""
+    `Context.lost_after_ms`. The pause of their topic does not count. While the topic is paused, or an operation on it
+    runs, none is lost. All accounts must cover the time since they were due."""
     due_ms = rows["due_ms"][overdue]
     waited_ms = context.until_ms - due_ms - pauses.held_ms(due_ms, context.until_ms)
     gone = (waited_ms > context.lost_after_ms) & (pauses.until_ms != EVER_MS) & (rows["hand_overs"][overdue] == 0)
+    if context.held_topics:
+        gone &= ~np.isin(rows["topic"][overdue], np.array(sorted(context.held_topics), np.uint32))
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
     gone &= coverage.of_all(due_ms, np.full(len(due_ms), context.until_ms - context.grace_ms))
     lost = overdue[gone]

@@ -74,6 +74,14 @@ def sums_of(counts: Mapping[str, Any], complete: bool) -> Sums:
     return Sums(counts["classes"]["lost"], counts["strict_failover"], counts["hand_overs"], whole)
 
 
+class Many(msgspec.Struct, frozen=True):
+    """An operation as a node shows it: its id, if it has ended, and how many messages it has changed."""
+
+    name: str
+    ended: bool
+    changed: int
+
+
 class Client(Protocol):
     """A client of one node. It sends each call once. A refusal, a broken connection or a timeout is an Outcome and
     raises nothing."""
@@ -98,6 +106,12 @@ class Client(Protocol):
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """Cancel a message."""
+
+    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+        """Begin to cancel the messages of a topic that are due in [from_ms, to_ms). Do not wait for the end."""
+
+    async def operation(self, name: str) -> Outcome[Many]:
+        """GET an operation."""
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Give a message another due time. With `if_match` only if it has this revision."""

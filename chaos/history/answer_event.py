@@ -49,6 +49,31 @@ class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     count: int
 
 
+class ManyCancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a cancel of all messages of a topic that are due in [from_ms, to_ms), asked at `asked_wall_ms`.
+    `operation` names it if it was begun. It ended with `changed` cancelled messages. -1: its end was not seen."""
+
+    topic: str
+    from_ms: int
+    to_ms: int
+    asked_wall_ms: int
+    outcome: Literal["begun", "refused", "unknown"]
+    operation: str = ""
+    changed: int = -1
+
+
+class Gone(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """GET says that message `number` is cancelled, and an operation may have done that: the one that was asked for at
+    `asked_wall_ms`. Its answer is the moment of this event. `sure`: it was begun, so nothing but that operation, or a
+    cancel of this message alone, can have done it."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    attempts_made: int
+    sure: bool
+
+
 class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The ledger's sums of all messages: how many are lost, how many strict ones a failover repeated, and all
     hand-overs. `complete` is as in Accounted."""

@@ -8,7 +8,19 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-from chaos.history.answer_event import Accounted, BackedUp, Counted, Kept, Looked, Pulled, Recalled, Redriven, Summed
+from chaos.history.answer_event import (
+    Accounted,
+    BackedUp,
+    Counted,
+    Gone,
+    Kept,
+    Looked,
+    ManyCancelled,
+    Pulled,
+    Recalled,
+    Redriven,
+    Summed,
+)
 from chaos.history.inside_event import (
     Applied,
     Begun,
@@ -42,6 +54,7 @@ __all__ = [
     "Event",
     "Extended",
     "Fault",
+    "Gone",
     "Nacked",
     "HandedOver",
     "Intruded",
@@ -50,6 +63,7 @@ __all__ = [
     "LeftOut",
     "LevelAsked",
     "Looked",
+    "ManyCancelled",
     "Offered",
     "Promoted",
     "Pulled",
@@ -270,6 +284,8 @@ Event = (
     | Kept
     | Counted
     | Summed
+    | ManyCancelled
+    | Gone
     | BackedUp
     | Recalled
     | Led

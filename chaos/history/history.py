@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from chaos.history.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
+from chaos.history.event import Answered, Cancelled, Event, Fault, Gone, HandedOver, Offered, Settled
 from node.runtime.clock import NodeClock
 from replication.apply.message.move import CODE_REDRIVEN
 
@@ -81,12 +81,20 @@ class History:
             several.sort(key=lambda event: (event.term, event.attempt, event.mono_ms))
         return by_number
 
+    def all_cancels(self) -> list[Cancelled]:
+        """All answers to cancels of single messages, and behind them one for each message that an operation cancelled.
+        The latter says nothing of earlier hand-overs. Its outcome is `unknown` if the message may have been cancelled
+        by a request of its own."""
+        single = self.of(Cancelled)
+        asked = {event.number for event in single if event.outcome != "refused"}
+        return [*single, *(_of_operation(event, event.sure and event.number not in asked) for event in self.of(Gone))]
+
     def cancels(self) -> dict[int, Cancelled]:
         """One answer to a cancel for each message, by number. It is the first `cancelled`, else the last `unknown`,
         else the last `refused`."""
         found: dict[int, Cancelled] = {}
         for weight in ("refused", "unknown", "cancelled"):
-            its = [event for event in self.of(Cancelled) if event.outcome == weight]
+            its = [event for event in self.all_cancels() if event.outcome == weight]
             found |= {event.number: event for event in (reversed(its) if weight == "cancelled" else its)}
         return found
 
@@ -107,3 +115,15 @@ class History:
     def read(cls, path: Path) -> "History":
         """Read the file of `write`."""
         return cls(msgspec.json.Decoder(Event).decode_lines(path.read_bytes()))
+
+
+def _of_operation(event: Gone, sure: bool) -> Cancelled:
+    return Cancelled(
+        mono_ms=event.mono_ms,
+        wall_ms=event.wall_ms,
+        number=event.number,
+        message_id=event.message_id,
+        asked_wall_ms=event.asked_wall_ms,
+        outcome="cancelled" if sure else "unknown",
+        attempts_made=event.attempts_made,
+    )

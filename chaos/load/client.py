@@ -20,7 +20,7 @@ import msgspec
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from api.port.timestamp import parse_time
 from chaos.client.caller import Caller, every_node
-from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
+from chaos.client.client import Account, Many, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal, refused
 from cli.local.local_nodes import LocalNode
 from hourwheel.core.problem import read_problem
@@ -73,6 +73,11 @@ class Tasks:
 def _cancelled(payload: bytes) -> CancelResult:
     document = _JSON.decode(payload)
     return CancelResult(document["id"], document["attempts_made"], document["prior"])
+
+
+def _many(payload: bytes) -> Many:
+    document = _JSON.decode(payload)
+    return Many(document["id"], document["state"] == "done", document["changed"])
 
 
 class HttpClient:
@@ -144,6 +149,15 @@ class HttpClient:
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """See `Client.cancel`."""
         return await self._ask("DELETE", f"/v1/messages/{message_id}", _cancelled)
+
+    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+        """See `Client.cancel_many`. It is waited for a second."""
+        wish = {"kind": "cancel", "topic": topic, "from": from_ms, "to": to_ms}
+        return await self._ask("POST", "/v1/operations", _many, 1.0, json=wish)
+
+    async def operation(self, name: str) -> Outcome[Many]:
+        """See `Client.operation`."""
+        return await self._ask("GET", f"/v1/operations/{name}", _many)
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """See `Client.reschedule`."""

@@ -25,6 +25,7 @@ import node.settle.former_leader_outcomes
 from api.port.port import ANONYMOUS, TopicChange
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer
+from chaos.client.many_cancels import ManyCancels
 from chaos.history.bounds import Bounds
 from chaos.history.event import (
     Acked,
@@ -35,6 +36,7 @@ from chaos.history.event import (
     DeadLettered,
     Digest,
     Event,
+    Gone,
     HandedOver,
     Held,
 )
@@ -142,6 +144,8 @@ class Running:
         self.targets = Targets(world, self.history, self.probe)
         changes = Changes(shape.cancel_share, shape.move_share, under_way_s=2 * TIMEOUT_S)
         self.changer = Changer(caller_of(world, "changer"), self.history, changes)
+        names = [name for name, _ in shape.topics]
+        self.many = ManyCancels(caller_of(world, "many"), self.history, names, shape.many_every_s)
         self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
         self._restorer = Restorer(world, self.history, plan, config_of(plan)) if plan.backup else None
         self.shape = shape
@@ -176,6 +180,7 @@ class Running:
             or (isinstance(event, HandedOver) and event.pushed and event.taken)
             or (isinstance(event, Acked) and event.result in ("acked", "unknown"))
             or (isinstance(event, Cancelled) and event.outcome != "refused")
+            or isinstance(event, Gone)
         ):
             self._over.add(event.number)
             self._left.discard(event.number)
@@ -194,6 +199,7 @@ class Running:
         producer = Producer(world, self.history, self.shape, self._topics)
         producer.begin()
         self.changer.begin(self.plan.seconds)
+        self.many.begin()
         if self._crowd:
             self._crowd.begin()
         self.upgrade.begin()
@@ -207,6 +213,7 @@ class Running:
         if self._crowd:
             self._crowd.end()
         self.changer.end()
+        self.many.end()
         if self._asker:
             self._asker.end()
             self._consume(world.ids[0], IDLE)
@@ -214,7 +221,9 @@ class Running:
         self.targets.calm()
         for each in self._consumers:
             each.calm = True
-        world.run_until(lambda: not producer.in_flight, 30)
+        world.run_until(lambda: not producer.in_flight and not self.many.in_flight, 30)
+        self.many.finish()
+        world.run_until(lambda: not self.many.in_flight, 30)
         self.changer.bring_near(producer.far)
         wrong = [] if world.run_until(self._settled, DRAIN_S) else self._unsettled()
         world.run(QUIET_S)

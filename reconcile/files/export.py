@@ -68,6 +68,7 @@ def _node(path: Path, name: str, word: ExportedNode | None) -> NodeData:
         max_now_ms=word.max_now_ms,
         applied_index=word.applied_index,
         topics=tuple(_topic(topic) for topic in word.topics),
+        held=frozenset(word.held),
         members={member.number: member.id for member in word.members},
         removed=frozenset(member.id for member in word.members if member.role == REMOVED),
     )

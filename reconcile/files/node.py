@@ -16,6 +16,7 @@ from storage.catalog.hour_lengths import HourLengths
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
 from storage.tables.members import REMOVED
+from storage.tables.registry import OPERATIONS
 from storage.tables.topic import Topic
 
 LOCK: Final = "LOCK"
@@ -40,6 +41,8 @@ class NodeData:
     applied_index: int = 0
     lengths: Mapping[int, HourLengths] = field(default_factory=dict)
     topics: tuple[Topic, ...] = ()
+    held: frozenset[int] = frozenset()
+    """Numbers of the topics whose messages an operation that runs may have."""
     members: Mapping[int, str] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
@@ -74,6 +77,7 @@ def read_node(path: Path) -> NodeData:
             applied_index=record.applied_index if record else 0,
             lengths=record.hours if record else {},
             topics=tuple(catalog.topics()),
+            held=catalog.of(OPERATIONS).held_topics(topic.number for topic in catalog.topics()),
             members=members,
             removed=removed,
         )

@@ -61,6 +61,7 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
             [gaps, closed(open_gaps, terms), unrecorded(terms, from_ms), beyond(terms, until_ms, EVER_MS, from_ms)]
         ),
         topics={number: Topic.of(topic.name, topic.settings) for number, topic in inventory.topics.items()},
+        held_topics=frozenset().union(*(node.held for node in inventory.nodes)),
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,
         **options,

@@ -139,6 +139,7 @@ class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):
     - `max_now_ms`: the replicated time at `applied_index`. The exported hours reach up to it.
     - `deliveries_until_ms`: the exported delivery log reaches up to it.
     - `node_number`: 0 while the node is no member.
+    - `held`: numbers of the topics whose messages an operation that runs may have.
     """
 
     format: int
@@ -156,6 +157,7 @@ class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):
     key_retention_ms: int
     members: tuple[ExportedMember, ...]
     topics: tuple[ExportedTopic, ...]
+    held: tuple[int, ...] = ()
 
 
 Document = TypeVar("Document", Partition, ExportedNode)

@@ -22,6 +22,7 @@ from storage.directory.data_directory import DirectoryRefused, owner_of
 from storage.export.manifest import FORMAT, ExportedMember, ExportedNode, ExportedTopic
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt
+from storage.tables.registry import OPERATIONS
 from storage.tables.topic import pause_of
 
 _TRIES: Final = 5
@@ -80,6 +81,7 @@ def source_of(
             )
             for topic in catalog.topics()
         ),
+        held=tuple(sorted(catalog.of(OPERATIONS).held_topics(topic.number for topic in catalog.topics()))),
     )
     return ExportSource(path, word, record.hours)
 

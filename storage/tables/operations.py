@@ -11,7 +11,7 @@ ended, its row is written again without the hours.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -181,6 +181,11 @@ class Operations:
     def find(self, number: int) -> Operation | None:
         """The operation of this number. None if there never was one, or if it is forgotten."""
         return self._all.get(number)
+
+    def held_topics(self, topics: Iterable[int]) -> frozenset[int]:
+        """Those of these topics whose messages an operation that runs may have."""
+        sets = [each.which.topics for each in self.running]
+        return frozenset(number for number in topics if any(named is None or number in named for named in sets))
 
     def begin(self, row: OperationRow, progress: Progress) -> None:
         """Add an operation. Its number is greater than all others."""

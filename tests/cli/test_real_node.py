@@ -133,7 +133,14 @@ def test_many_are_cancelled(say: Say) -> None:
     ended = say("cancel", "--topic", "flood", "--from", "+1h", "--to", "+3h", "--tag", "eu", "--yes")
     assert (ended["state"], ended["changed"], ended["prior"]["none"]) == ("done", 2, 2)
     assert say("operation", ended["id"]) == say("operation")["items"][0] == ended
-    rest = ("cancel", "--all-topics", "--from", "+1h", "--to", "+3h")  # other tests of this node have messages then, too
+    rest = (
+        "cancel",
+        "--all-topics",
+        "--from",
+        "+1h",
+        "--to",
+        "+3h",
+    )  # other tests left messages
     matched = say(*rest, "--dry-run")["matched"]
     assert say(*rest, "--yes")["changed"] == matched >= 1
     assert say("operation", "op-0", code=ExitCode.NOT_FOUND)["code"] == "unknown-operation"

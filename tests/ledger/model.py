@@ -299,7 +299,8 @@ class Verdict:
                 self.late_cause = LateCause.PAUSE
             held_ms = min(self.pause.until_ms, context.until_ms) - max(self.pause.since_ms, self.due_ms)
             waited_ms = context.until_ms - self.due_ms - max(held_ms, 0)
-            long_ago = context.lost_after_ms and waited_ms > context.lost_after_ms and self.pause.until_ms != EVER_MS
+            waits = self.pause.until_ms == EVER_MS or int(message.unit["topic"]) in context.held_topics
+            long_ago = context.lost_after_ms and waited_ms > context.lost_after_ms and not waits
             told = all_see(context, self.due_ms, context.until_ms - context.grace_ms)
             if long_ago and not message.starts and certain and told:
                 self.kind, self.lost = MessageClass.LOST, Lost.NEVER_HANDED_OVER

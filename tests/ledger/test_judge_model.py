@@ -189,6 +189,7 @@ class Maker:
                 1: Topic("a", strict=True, pause=self.pause()),
                 2: Topic("b", push=True, pause=self.pause()),
             },
+            held_topics=frozenset([2]) if self.chance.random() < 0.2 else frozenset(),
             skew_ms=50,
             grace_ms=int(self.chance.choice([100, 5_000])),
             twins_ms=0,

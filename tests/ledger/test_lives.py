@@ -248,6 +248,12 @@ def test_a_pause_is_to_blame_for_what_it_held_longest(pause: Pause, cause: LateC
     assert life.judged(topics={1: Topic("orders", pause=pause)}).late_cause == cause
 
 
+def test_what_an_operation_may_have_is_not_lost() -> None:
+    """As long as it runs on the topic. Of another topic a message is lost all the same."""
+    judged = [Life().judged(held_topics=frozenset(held), lost_after_ms=10_000) for held in ((1,), (2,), (1, 2))]
+    assert [each.kind for each in judged] == [MessageClass.PENDING, MessageClass.LOST, MessageClass.PENDING]
+
+
 @pytest.mark.parametrize(
     ("pause", "kind", "cause"),
     [

@@ -92,7 +92,7 @@ SCHEDULES = (
     Request("POST /v1/messages", "415 unsupported-media-type", "a=b", ("Content-Type: text/plain",)),
     Request("POST /v1/messages", "415 unsupported-media-type", {}, NDJSON),
     Request("PUT /v1/messages", "405 method-not-allowed", {}),
-    Request("POST /v1/messages/cancel", "404 unknown-route", {}),
+    Request("POST /v1/messages/shift", "404 unknown-route", {}),
 )
 
 _BATCH = lines(
@@ -175,6 +175,35 @@ def _queries(path: str, *more: str) -> tuple[Request, ...]:
     )
 
 
+OPERATIONS = (
+    *(
+        Request(f"POST {path}", said, more | body, headers)
+        for path, more in (("/v1/operations", {"kind": "cancel"}), ("/v1/messages/cancel", {}))
+        for said, body, headers in (
+            ("404 unknown-topic", {"topic": "~.none"}, ()),
+            ("422 invalid-field", {}, ()),
+            ("422 invalid-field", {"topic": "*"}, ()),
+            ("422 invalid-field", {"topic": [], "note": "\n", "confirm": -1, "dry_run": 1, "tag": ""}, ()),
+            ("422 invalid-field", {"topic": ["~.orders", "~.orders"], "note": "a" * 201}, ()),
+            ("422 invalid-field", {"topic": "~.orders", "from": 1_900_000_000_000, "to": 1_800_000_000_000}, ()),
+            ("422 unknown-field", {"topic": "~.orders", "a": 1}, ()),
+            ("422 not-supported-yet", {"topic": "~.orders", "by": "1h"}, ()),
+            ("422 not-supported-yet", {"topic": "~.orders"}, IDEMPOTENT),
+            ("200", {"topic": ["~.orders"], "tag": "nowhere", "from": 1_700_000_000_000}, ()),
+        )
+    ),
+    Request("POST /v1/operations", "422 not-supported-yet", {"kind": "shift", "topic": "~.orders"}),
+    Request("POST /v1/operations", "422 invalid-field", {"kind": "melt", "topic": "~.orders"}),
+    Request("POST /v1/operations?a=b", "422 unknown-field", {"kind": "cancel", "topic": "~.orders"}),
+    Request("GET /v1/operations?limit=2", "200"),
+    Request("GET /v1/operations?limit=0", "422 invalid-field"),
+    Request("GET /v1/operations?cursor=nonsense", "422 invalid-field"),
+    Request("GET /v1/operations?topic=a", "422 unknown-field"),
+    Request("GET /v1/operations/op-0", "404 unknown-operation"),
+    Request("GET /v1/operations/nonsense", "404 unknown-operation"),
+    Request("GET /v1/operations/op-0?a=b", "422 unknown-field"),
+    Request("DELETE /v1/operations/op-0", "405 method-not-allowed"),
+)
 COUNTS = (
     Request("GET /v1/messages/count", "200"),
     Request("GET /v1/messages/count?topic=~.orders", "200"),

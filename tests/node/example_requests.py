@@ -41,7 +41,7 @@ def _named(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in parts:
         here = f"{place}/{name}".lstrip("/")
-        if name in _NAMES and isinstance(part, str) and len(part) >= 26:
+        if name in _NAMES and isinstance(part, str) and (len(part) >= 26 or part.startswith("op-")):
             yield here, part
         yield from _named(part, here)
 
@@ -52,5 +52,5 @@ def _name(text: str) -> str:
 
 def _ours(text: str) -> str:
     """With the side's own topics, and with names for ids and receipts."""
-    named = re.sub(r"\b(?:[0-9A-Z]{26}|A[\w-]{50,})(?![\w-])", lambda found: f"${_name(found[0])}", text)
+    named = re.sub(r"\b(?:[0-9A-Z]{26}|op-[0-9]+|A[\w-]{50,})(?![\w-])", lambda found: f"${_name(found[0])}", text)
     return _OURS.sub(r"~.shown-\1", named)

@@ -19,6 +19,7 @@ _TEXTS = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b"), "ID"),
     (re.compile(r"\bn\d+-[0-9a-f]{6,}-\d+\b"), "REQUEST"),
+    (re.compile(r"\bop-\d+\b"), "OPERATION"),
     (re.compile(r"\b[lf]\.(?=[a-z])"), f"{SIDE}."),
     (re.compile(r"bytes, got \d+; send less"), "bytes, got MORE; send less"),  # as much as had come by then
 )

@@ -17,7 +17,7 @@ from storage.format.level import LEVELS
 from tests.node.both_sides import BothSides
 from tests.node.cluster_requests import CLUSTER, DRAINED, ONE_DOWN, REMOVED, TAKEN
 from tests.node.consumer_requests import CROWDED, DEATHS, PULLS, TOPICS_MAX
-from tests.node.every_request import BATCHES, CHANGES, COUNTS, SCHEDULES, TOPICS, Request
+from tests.node.every_request import BATCHES, CHANGES, COUNTS, OPERATIONS, SCHEDULES, TOPICS, Request
 from tests.node.example_requests import example_requests
 from tests.node.odd_requests import VALID, odd_requests
 from tests.node.same_answer import ask
@@ -83,10 +83,12 @@ _NOT_ONE_BY_ONE = {
         "POST /v1/cluster/snapshot", "POST /v1/cluster/transfer", "POST /v1/cluster/upgrade", "POST /v1/node/drain",
     ),
     "not-caught-up": ("DELETE /v1/cluster/members/{id}", "POST /v1/node/drain"),
+    "202": ("POST /v1/messages/cancel", "POST /v1/operations"),
     "over-limit": (
         "DELETE /v1/topics/{topic}", "GET /v1/ledger", "GET /v1/ledger/summary", "GET /v1/messages",
         "GET /v1/messages/count", "GET /v1/messages/histogram", "GET /v1/wheel",
-        "GET /v1/messages/{id}", "POST /v1/messages/batch", "POST /v1/topics/{topic}/ack",
+        "GET /v1/messages/{id}", "POST /v1/messages/batch", "POST /v1/messages/cancel",
+        "POST /v1/operations", "POST /v1/topics/{topic}/ack",
         "POST /v1/topics/{topic}/extend", "POST /v1/topics/{topic}/nack",
     ),
 }  # fmt: skip
@@ -104,7 +106,7 @@ def _named() -> Iterator[tuple[str, str]]:
 
 
 async def _tell_everything(both: BothSides) -> None:
-    story = (example_requests(), SCHEDULES, BATCHES, CHANGES, COUNTS, TOPICS, PULLS, DEATHS, CLUSTER)
+    story = (example_requests(), SCHEDULES, BATCHES, CHANGES, COUNTS, OPERATIONS, TOPICS, PULLS, DEATHS, CLUSTER)
     for request in chain.from_iterable(story):
         await both.ask(request)
     for wire in WIRES:

@@ -83,7 +83,7 @@ def _cancels(truth: Truth) -> Iterable[str]:
     - in a strict topic `unknown` needs an attempt on record;
     - `unknown` needs a leader that died since the message came, or a push that was planned and not sent.
     """
-    for cancel in truth.history.of(Cancelled):
+    for cancel in truth.history.all_cancels():
         if cancel.outcome != "cancelled":
             continue
         events = truth.hand_overs.get(cancel.number, ())

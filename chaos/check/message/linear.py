@@ -52,7 +52,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
         if isinstance(answer, Nacked) and answer.result not in ("stale", "refused"):
             registers[answer.number].may_end.append((answer.asked_wall_ms, "nack"))
     faults: list[str] = []
-    changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]
+    changes: list[Cancelled | Rescheduled] = [*history.all_cancels(), *history.of(Rescheduled)]
     for change in changes:
         faults += _see_change(registers[change.number], change, hand_overs, strict)
     redriven_ids = history.redriven()
@@ -66,7 +66,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     figure = {
         "messages": len(registers),
         "ended": sum(bool(register.ends) for register in registers.values()),
-        "cancels": len(history.of(Cancelled)),
+        "cancels": len(history.all_cancels()),
         "reschedules": len(moves),
         "acks": len(history.of(Acked)),
     }

@@ -74,7 +74,8 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
     ended: dict[int, float] = {}
     numbers = truth.number_of | {event.message_id: event.number for event in truth.received}
     applied_ms = _applied_ms(truth)
-    for event in truth.history.events:
+    many = truth.history.all_cancels()[len(truth.history.of(Cancelled)) :]
+    for event in [*truth.history.events, *many]:
         if isinstance(event, HandedOver) and event.pushed:
             may_end.setdefault(event.number, event.mono_ms)
         elif isinstance(event, Acked | Nacked | Cancelled):

@@ -18,8 +18,9 @@ from api.port.port import (
     RescheduleResult,
     ScheduleResult,
 )
+from api.port.queries import OperationIn, OperationView
 from chaos.client.caller import Caller
-from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
+from chaos.client.client import Account, Many, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.world.client import Client
 from chaos.simulator.world.world import World
@@ -135,6 +136,16 @@ class PortClient:
         """Cancel a message."""
         return await self.call(lambda port: port.cancel(message_id, if_match=None, principal=ANONYMOUS), "cancel")
 
+    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+        """See chaos.client.client.Client."""
+        wish = OperationIn(kind="cancel", topics=(topic,), from_ms=from_ms, to_ms=to_ms, wait_s=0)
+        outcome = await self.call(lambda port: port.begin_operation(wish, principal=ANONYMOUS), "cancel many")
+        return outcome.read(_many)
+
+    async def operation(self, name: str) -> Outcome[Many]:
+        """See chaos.client.client.Client."""
+        return (await self.call(lambda port: port.operation(name, principal=ANONYMOUS), "operation")).read(_many)
+
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Give a message another due time."""
         return await self.call(
@@ -185,6 +196,10 @@ def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
     if result.status[row] == CONFLICT:
         return Outcome("refused", None, "key-conflict")
     return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row])))
+
+
+def _many(view: OperationView) -> Many:
+    return Many(view.id, view.matched is not None, view.changed)
 
 
 def _view(view: MessageView) -> View:

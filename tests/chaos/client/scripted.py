@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
-from chaos.client.client import Account, Offer, Placed, Sums, View
+from chaos.client.client import Account, Many, Offer, Placed, Sums, View
 from chaos.client.outcome import Outcome
 from chaos.history.history import History
 from tests.virtual_time import passes
@@ -60,6 +60,14 @@ class ScriptedClient:
         raise NotImplementedError
 
     async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
+        """Not asked here."""
+        raise NotImplementedError
+
+    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+        """Not asked here."""
+        raise NotImplementedError
+
+    async def operation(self, name: str) -> Outcome[Many]:
         """Not asked here."""
         raise NotImplementedError
 

@@ -33,6 +33,8 @@ def example(kind: Any, depth: int = 0) -> Any:
         return example(of[0]) if not size else bytes(size)
     if origin in (types.UnionType, typing.Union):
         return example(next(one for one in of if one not in (type(None), msgspec.UnsetType)))
+    if origin is typing.Literal:
+        return of[0]
     if kind in OF_BUILTINS:
         return OF_BUILTINS[kind]
     if origin is tuple:

@@ -17,6 +17,7 @@ SHOWN = {
     "pause": "node/leader/test_dispatcher.py::test_a_paused_topic_keeps_its_units",
     "restored": "cli/data/test_restore.py::test_only_what_was_due_before_the_moment",
     "breaker": "node/push/test_lanes.py::test_ill_receivers_get_attempts_now_and_then",
+    "operation": "node/operation/test_cancel_many.py::test_from_its_answer_on_nothing_goes_out",
     "limit": "node/push/test_lanes.py::test_a_saturated_receiver_blocks_its_own_units_only",
     "command": "node/leader/test_dispatcher.py::test_a_held_unit_waits_and_is_first_when_released",
     "attempts": "node/handover/test_handing_over.py::"
