@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 import node.message.dead_letter
+import node.operation.work
 import node.pull.settling
 import node.settle.former_leader_outcomes
 from api.port.port import ANONYMOUS, TopicChange
@@ -69,8 +70,10 @@ START_S: Final = 20.0
 ACCOUNTS_S: Final = 240.0
 #: In a run with an asker, an entry takes only this many messages of a request. So some requests take several entries.
 PIECES: Final[list[Patch]] = [
-    (module, "ENTRY_MOVES_MAX", 3)
-    for module in (node.pull.settling, node.message.dead_letter, node.settle.former_leader_outcomes)
+    (node.pull.settling, "ENTRY_MOVES_MAX", 3),
+    (node.message.dead_letter, "ENTRY_MOVES_MAX", 3),
+    (node.settle.former_leader_outcomes, "ENTRY_MOVES_MAX", 3),
+    (node.operation.work, "CHUNK_ROWS", 1),
 ]
 DRAIN_S: Final = 90.0
 #: The nodes get this long to come to rest, after each message has ended and before their files are compared.

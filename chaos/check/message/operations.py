@@ -1,32 +1,33 @@
 """An operation's set is exact: what surely was in it is cancelled, and what surely was not is not, by it.
 
 That nothing of a set is delivered after the answer is judged like any cancel (unscheduled.py, linear.py). Messages that
-were never delivered, moved or cancelled alone have one due time. So it is sure if they match, unless the operation's
-window begins so soon that a lease may have come first.
+were never delivered, moved or cancelled alone have one due time. So it is sure if they match, unless a lease may have
+come first. The simulator sees each hand-over that a node begins. Elsewhere a message is not leased if it is due later
+than the answer by more than clocks differ. Strict pushes are leased ahead, and then they are not sure.
 """
 
 from typing import Final
 
 from chaos.history.bounds import Bounds
-from chaos.history.event import Answered, Cancelled, Gone, HandedOver, ManyCancelled, Nacked, Rescheduled
+from chaos.history.event import Answered, Begun, Cancelled, Gone, HandedOver, ManyCancelled, Nacked, Rescheduled
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
 #: A message that is due later than this after the answer cannot have been leased before it. Right clocks differ
 #: by less, and strict pushes are leased ahead by less.
 SURE_MS: Final = 3_000
+NEVER: Final = float("inf")
 
 
 def check_operations(history: History, bounds: Bounds) -> Verdict:
     """Check each operation against the messages that were acknowledged before it was asked for, and after."""
-    offered, acknowledged = history.offered(), history.acknowledged()
-    touched = {event.number for event in history.events if isinstance(event, HandedOver | Nacked | Rescheduled)}
+    offered, acknowledged, touched_ms = history.offered(), history.acknowledged(), _touched_ms(history)
+    begun_ms = {event.message_id: event.mono_ms for event in reversed(history.of(Begun))}
     cancelled = {number for number, event in history.cancels().items() if event.outcome != "refused"}
     singly = {event.number for event in history.of(Cancelled) if event.outcome != "refused"}
     gone = {event.number: event for event in history.of(Gone) if event.sure and event.number not in singly}
-    still = {number: answer for number, answer in acknowledged.items() if number not in touched}
     by_topic: dict[str, list[Answered]] = {}
-    for number, answer in still.items():
+    for number, answer in acknowledged.items():
         by_topic.setdefault(offered[number].topic, []).append(answer)
     faults: list[str] = []
     matched = 0
@@ -36,18 +37,21 @@ def check_operations(history: History, bounds: Bounds) -> Verdict:
         ours = [event for event in gone.values() if event.asked_wall_ms == operation.asked_wall_ms]
         if 0 <= operation.changed < len(ours):
             faults.append(f"{name}: said {operation.changed} cancelled, and {len(ours)} are")
+        window = range(operation.from_ms, operation.to_ms)
         for event in ours:
-            alone = still.get(event.number)
-            if alone is not None and not operation.from_ms <= alone.due_ms < operation.to_ms:
-                faults.append(f"{name}: message {event.number} is cancelled, due {alone.due_ms}, not in its window")
-            if alone is not None and alone.sent_mono_ms > operation.mono_ms and operation.outcome == "begun":
+            told = acknowledged[event.number]
+            if event.number not in touched_ms and told.due_ms not in window:
+                faults.append(f"{name}: message {event.number} is cancelled, due {told.due_ms}, not in its window")
+            if told.sent_mono_ms > operation.mono_ms and operation.outcome == "begun":
                 faults.append(f"{name}: message {event.number} is cancelled, and was sent after its answer")
-        if operation.outcome != "begun" or operation.changed < 0 or not bounds.clocks_right:
+        if operation.outcome != "begun" or operation.changed < 0:
             continue
         for answer in by_topic.get(operation.topic, ()):
-            sure_ms = max(operation.from_ms, operation.wall_ms + SURE_MS)
-            before = answer.wall_ms < operation.asked_wall_ms
-            if before and sure_ms <= answer.due_ms < operation.to_ms:
+            far = bounds.clocks_right and answer.due_ms >= operation.wall_ms + SURE_MS
+            idle = begun_ms.get(answer.message_id, NEVER) > operation.mono_ms and not offered[answer.number].strict
+            there = answer.wall_ms < operation.asked_wall_ms and answer.due_ms in window
+            still = touched_ms.get(answer.number, NEVER) > operation.mono_ms
+            if there and still and (far or (idle and begun_ms)):
                 matched += 1
                 if answer.number not in cancelled:
                     faults.append(f"{name}: message {answer.number}, due {answer.due_ms}, was left out")
@@ -59,3 +63,17 @@ def check_operations(history: History, bounds: Bounds) -> Verdict:
         "wrong": len(faults),
     }
     return Verdict("operations", figure, faults)
+
+
+def _touched_ms(history: History) -> dict[int, float]:
+    """By number: the first moment at which a message may have been handed over or moved."""
+    found: dict[int, float] = {}
+    for event in history.events:
+        if isinstance(event, HandedOver):
+            at_ms = event.mono_ms - max(0, event.wall_ms - event.began_ms)
+        elif isinstance(event, Nacked | Rescheduled):
+            at_ms = event.mono_ms - (event.wall_ms - event.asked_wall_ms) - 1
+        else:
+            continue
+        found[event.number] = min(at_ms, found.get(event.number, at_ms))
+    return found

@@ -58,6 +58,7 @@ def test_a_good_history_holds() -> None:
     ("planted", "says"),
     [
         ([*message(3, 100, 13_000), many(1)], "message 3, due 1800000013000, was left out"),
+        ([*message(3, 100, 13_000), hand_over(3, 13_000, 1), many(1)], "message 3, due 1800000013000, was left out"),
         ([gone(2), many(2)], "message 2 is cancelled, due 1800000025000, not in its window"),
         ([*message(3, 2_000, 13_000), gone(3), many(2)], "message 3 is cancelled, and was sent after its answer"),
         ([many(0)], "said 0 cancelled, and 1 are"),
@@ -73,7 +74,7 @@ def test_what_is_not_sure_is_not_judged() -> None:
     """A message that was handed over may have been leased, and one that is due soon too. One that was cancelled alone,
     or by an operation of unknown outcome, proves nothing."""
     soon_ms = ANSWERED_MS + SURE_MS - 1
-    handed = [*message(3, 100, 13_000), hand_over(3, 13_000, 1)]
+    handed = [*message(3, 100, 13_000), hand_over(3, 900, 1)]
     alone = Cancelled(
         **at(900), number=4, message_id="id4", asked_wall_ms=EPOCH_MS + 890, outcome="cancelled", prior="none",
         attempts_made=0,

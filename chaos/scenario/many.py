@@ -1,0 +1,170 @@
+"""`python -m chaos.scenario.many`: kills the leader around cancels of many messages, and checks each of them.
+
+Three real nodes. For each kill a new topic is filled. A client asks for a cancel of all of it. The leader is killed
+with SIGKILL shortly before, or up to a quarter of a second after. Then the operation must come to its end under the
+next leader, exactly: no message is left, each is counted once, and none is delivered after the operation began. If no
+operation began, the client asks again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from chaos.cluster.cluster import Cluster, ClusterFailed
+
+MESSAGES: Final = 30_000
+BATCH: Final = 5_000
+#: A tenth of the messages is due so soon that they would be delivered while the next leader begins.
+SOON_MS: Final = (1_500, 6_000)
+LATER_MS: Final = (60_000, 7_200_000)
+#: When the leader is killed, s from the request.
+KILLED_S: Final = (-0.05, 0.25)
+WITHIN_S: Final = 60.0
+PULLED_S: Final = 7.0
+
+
+class Client:
+    """Asks one node or another."""
+
+    def __init__(self, cluster: Cluster, http: aiohttp.ClientSession) -> None:
+        self._cluster, self._http = cluster, http
+
+    async def ask(self, node: str, method: str, path: str, document: Any = None) -> tuple[int, Any]:
+        """The status and document of an answer; 0 if there is none."""
+        try:
+            url = self._cluster.nodes[node].url + path
+            async with self._http.request(method, url, json=document) as answer:
+                return answer.status, await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return 0, None
+
+    async def insist(self, method: str, path: str, document: Any = None) -> Any:
+        """The document of the first success, from any node that runs. Raises ClusterFailed."""
+        found: list[tuple[int, Any]] = []
+
+        async def answered() -> bool:
+            for node in self._cluster.running():
+                found.append(await self.ask(node, method, path, document))
+                if 200 <= found[-1][0] < 300:
+                    return True
+            return False
+
+        await self._cluster.until(answered, f"{method} {path}", WITHIN_S)
+        return found[-1][1]
+
+    async def fill(self, node: str, topic: str, chance: random.Random) -> None:
+        """Schedule the messages of a topic. Raises ClusterFailed."""
+        now_ms = int(time.time() * 1000)
+        for first in range(0, MESSAGES, BATCH):
+            due = [now_ms + chance.randint(*(SOON_MS if row % 10 == 0 else LATER_MS)) for row in range(BATCH)]
+            lines = b"\n".join(json.dumps({"topic": topic, "body": 1, "deliver_at": at}).encode() for at in due)
+            headers = {"Content-Type": "application/x-ndjson"}
+            url = self._cluster.nodes[node].url + "/v1/messages/batch"
+            async with self._http.post(url, data=lines, headers=headers) as answer:
+                if answer.status != 200 or (await answer.read()).count(b'"id"') != BATCH:
+                    raise ClusterFailed(f"batch at {first}: status {answer.status}")
+
+
+async def once(cluster: Cluster, client: Client, number: int, chance: random.Random) -> str:
+    """One kill. Return where it fell. Raises ClusterFailed if a promise is broken."""
+    leader = await cluster.wait_leader()
+    others = [node for node in cluster.running() if node != leader.node_id]
+    topic, note = f"many-{number}", f"kill {number}"
+    await client.fill(leader.node_id, topic, chance)
+    delay_s, node = chance.uniform(*KILLED_S), chance.choice([*others, leader.node_id])
+    wish = {"kind": "cancel", "topic": topic, "note": note}
+    if delay_s < 0:
+        await cluster.kill(leader.node_id)
+        await asyncio.sleep(chance.random() * 0.02)
+        node = chance.choice(others)
+    asking = asyncio.ensure_future(client.ask(node, "POST", "/v1/operations", wish))
+    if delay_s >= 0:
+        await asyncio.sleep(delay_s)
+        answered = asking.done()
+        await cluster.kill(leader.node_id)
+    status, document = await asking
+    where = "before the request" if delay_s < 0 else "behind the answer" if answered else "between"
+    await cluster.wait_leader(after_term=leader.term)
+    begun = [each for each in (await client.insist("GET", "/v1/operations?limit=100"))["items"] if each["note"] == note]
+    if not begun:
+        if 200 <= status < 300:
+            raise ClusterFailed(f"{topic}: answered {status} {document}, and no operation is known")
+        where += ", not begun"
+        begun = [await client.insist("POST", "/v1/operations", wish)]
+    pulled = await _pulled(client, topic)
+    (operation,) = begun
+    ended = await _ended(cluster, client, operation["id"])
+    left = (await client.insist("GET", f"/v1/messages/count?topic={topic}"))["count"]
+    skipped = sum(ended["skipped"].values())
+    if (ended["changed"], skipped, left, pulled) != (MESSAGES, 0, 0, 0):
+        raise ClusterFailed(f"{topic}, killed {where}: {ended}; {left} are left, {pulled} were delivered")
+    cluster.start(leader.node_id)
+    await cluster.wait_ready()
+    return where
+
+
+async def _pulled(client: Client, topic: str) -> int:
+    """How many messages of the topic are delivered while those that were due soon fall due."""
+    end_s, count = time.monotonic() + PULLED_S, 0
+    while time.monotonic() < end_s:
+        pulled = await client.insist("POST", f"/v1/topics/{topic}/pull", {"max": 1_000, "wait": 500})
+        count += len(pulled["messages"])
+    return count
+
+
+async def _ended(cluster: Cluster, client: Client, name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+
+    async def done() -> bool:
+        found.append(await client.insist("GET", f"/v1/operations/{name}"))
+        return bool(found[-1]["state"] == "done")
+
+    await cluster.until(done, f"the end of {name}", WITHIN_S)
+    return found[-1]
+
+
+async def kills(directory: Path, times: int, seed: int, show: Callable[[str], None]) -> Counter[str]:
+    """Kill the leader so many times. Return how often each place was hit."""
+    chance, fell = random.Random(seed), Counter[str]()
+    timeout = aiohttp.ClientTimeout(total=15)
+    async with Cluster(directory) as cluster, aiohttp.ClientSession(timeout=timeout) as http:
+        cluster.start()
+        await cluster.wait_ready()
+        await cluster.wait_raised()
+        client = Client(cluster, http)
+        for number in range(times):
+            where = await once(cluster, client, number, chance)
+            fell[where] += 1
+            show(f"{number + 1:3} killed {where}: exact")
+    return fell
+
+
+def main() -> None:
+    """Kill, and print where the kills fell. Exit 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--times", type=int, default=20, help="kills [20]")
+    parser.add_argument("--seed", type=int, default=1, help="of the draws [1]")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            fell = asyncio.run(kills(Path(directory), given.times, given.seed, lambda line: print(line, flush=True)))
+        except ClusterFailed as broken:
+            sys.exit(f"broken: {broken}")
+    places = ", ".join(f"{count} {where}" for where, count in sorted(fell.items()))
+    print(f"{given.times} kills, each operation exact: {places}")
+
+
+if __name__ == "__main__":
+    main()
