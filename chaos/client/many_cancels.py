@@ -32,6 +32,9 @@ from chaos.history.history import History
 ASKED_S: Final = 20.0
 #: An operation that runs is asked for this often.
 LOOK_S: Final = 0.1
+#: This share of the operations is asked for at most BEFORE_MS before a full second. Many messages are due then.
+AT_SECOND_SHARE: Final = 0.5
+BEFORE_MS: Final = 40
 HOUR_MS: Final = 3_600_000
 #: Windows, as (earliest and latest begin from now, shortest and longest window), ms, and how often each is drawn.
 WINDOWS: Final = (
@@ -112,6 +115,9 @@ class ManyCancels:
             return
         self.in_flight += 1
         topic = self._chance.choice(self._topics)
+        if self._chance.random() < AT_SECOND_SHARE:
+            before_ms = self._chance.randint(0, BEFORE_MS)
+            await self._runner.sleep((1_000 - (self._history.now()[1] + before_ms) % 1_000) / 1_000)
         _, now_ms = self._history.now()
         early, late, short, long = self._chance.choices([window for window, _ in WINDOWS], [w for _, w in WINDOWS])[0]
         from_ms = now_ms + self._chance.randint(early, late)

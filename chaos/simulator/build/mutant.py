@@ -21,7 +21,6 @@ from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
 from node.operation.work import Chunk, Finder
-from node.ready.operation_rule import OperationRule
 from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
 from replication.apply.applying import Applying
@@ -39,7 +38,6 @@ from storage.checkpoint.job import CheckpointJob
 from storage.file.sync_pace import SyncPace
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
-from storage.tables.operations import RunningSet
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
@@ -224,11 +222,6 @@ def _states_of_the_whole_hour() -> list[Patch]:
     return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state.files, storage.checkpoint.states_due)]
 
 
-def _set_goes_out() -> list[Patch]:
-    """The leader hands over messages of an operation's set until their chunk comes."""
-    return [(OperationRule, "active", property(lambda self: False))]
-
-
 def _one_of_a_chunk_is_left_out() -> list[Patch]:
     """An operation forgets the first message of each chunk."""
     found = Finder.next
@@ -238,14 +231,6 @@ def _one_of_a_chunk_is_left_out() -> list[Patch]:
         return chunk._replace(places=chunk.places[1:])
 
     return [(Finder, "next", next_but_one)]
-
-
-def _set_has_no_end() -> list[Patch]:
-    """An operation takes messages, too, that come while it runs."""
-    return [
-        (RunningSet, "end_of", lambda self, hour: 1 << 40),
-        (RunningSet, "_began_before", lambda self, positions: np.ones(len(positions), np.bool_)),
-    ]
 
 
 def _restore_is_forgotten() -> list[Patch]:
@@ -271,9 +256,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "look-at-all-hours": _look_at_all_hours,
     "states-of-the-whole-hour": _states_of_the_whole_hour,
     "restore-is-forgotten": _restore_is_forgotten,
-    "set-goes-out": _set_goes_out,
     "one-of-a-chunk-is-left-out": _one_of_a_chunk_is_left_out,
-    "set-has-no-end": _set_has_no_end,
 }
 
 
