@@ -2,8 +2,8 @@
 
 Three real nodes. For each kill a new topic is filled. A client asks for a cancel of all of it. The leader is killed
 with SIGKILL shortly before, or up to a quarter of a second after. Then the operation must come to its end under the
-next leader, exactly: no message is left, each is counted once, and none is delivered after the operation began. If no
-operation began, the client asks again.
+next leader, exactly. No message may be left, each is counted once, and none is delivered after the operation began. If
+no operation began, the client asks again.
 """
 
 from __future__ import annotations
