@@ -14,6 +14,7 @@ from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
+from storage.tables.registry import OPERATIONS
 
 
 class Values:
@@ -54,6 +55,7 @@ class Values:
             "hourwheel_applied_index": self._machine.applied_index,
             "hourwheel_waiting": self._proposer.waiting_rows,
             "hourwheel_topics": self._store.catalog.topic_count,
+            "hourwheel_operations_running": len(self._store.catalog.of(OPERATIONS).running),
             "hourwheel_ready": 0 if windows is None else windows.ready_count,
             "hourwheel_pledged": 0 if windows is None else windows.strict.waiting,
             "hourwheel_released": self._counters.released,
