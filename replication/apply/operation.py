@@ -18,7 +18,7 @@ from replication.apply.message.message_location import lease_runs, standing_at
 from replication.apply.message.running_sets import count_cancelled, owners_of_chunk
 from replication.command.operation import BeginOperation, OperationChunk
 from storage.format.array import I64
-from storage.format.states import IS_OPEN
+from storage.format.states import IS_OPEN, UNKNOWN
 from storage.store import Store
 from storage.tables.operations import (
     DONE,
@@ -93,13 +93,14 @@ def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:
     operation = operations.find(command.number)
     if operation is None or not operation.runs or command.begin != operation.progress.place:
         return False
-    standing = standing_at(store, command.place)
+    place = command.place[store.state_only(command.place) != UNKNOWN]  # all of an hour may have ended, and be unlinked
+    standing = standing_at(store, place)
     assert standing.units is not None, "their units were read"
-    owner = owners_of_chunk(store, command.number, command.place, standing.units)
+    owner = owners_of_chunk(store, command.number, place, standing.units)
     leased = lease_runs(store, standing.states, envelope)
     free = (IS_OPEN[standing.states.state] & ~leased).nonzero()[0]
-    no_doubt = np.zeros(len(command.place), np.bool_)
-    prior = cancel_free(store, store.homes(command.place), standing, no_doubt, free, envelope)
+    no_doubt = np.zeros(len(place), np.bool_)
+    prior = cancel_free(store, store.homes(place), standing, no_doubt, free, envelope)
     count_cancelled(applying, owner[free], prior[free])
     applying.told.settled(standing.place[free])
     now = operation.progress

@@ -13,6 +13,7 @@ from replication.apply.message.settle import ACKED, STALE
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, UNKNOWN_TOPIC, Begun
 from replication.command.operation import BeginOperation, OperationChunk
 from replication.command.promotion import Promotion
+from replication.command.unlink import Unlink
 from storage.format import states as state
 from storage.format.array import U64
 from storage.format.rows import Units
@@ -192,6 +193,15 @@ def test_a_chunk_that_begins_elsewhere_is_void(log: Log) -> None:
     assert log.apply(chunk(number + 1, homes[1])).results == (False,)
     assert log.apply(chunk(number, *homes[1:], begin=homes[1])).results == (True,)
     assert counts(log, number) == (3, 0, 0)
+
+
+def test_a_chunk_of_an_hour_that_is_unlinked_meanwhile(log: Log) -> None:
+    """Its messages had ended, each counted by what ended it."""
+    homes = placed(log.apply(schedule(T0 + 1, T0 + HOUR_MS)))
+    number = begun(log, begin())
+    log.apply(cancel(homes[0]), Unlink(np.array([T0 // HOUR_MS], np.int64)))
+    log.apply(chunk(number, *homes))
+    assert (counts(log, number), known(log, number).runs) == ((2, 0, 0), False)
 
 
 def test_the_oldest_of_two_counts(log: Log) -> None:
