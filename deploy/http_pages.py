@@ -203,7 +203,8 @@ class Printer:
         if "ms|s|m|h|d" in value.get("pattern", ""):
             return f"duration{null}"
         if "array" in kinds:
-            return f"list of {self._type(page, value['items'])}{null}"
+            alone = "text or " if "string" in kinds else ""
+            return f"{alone}list of {self._type(page, value['items'])}{null}"
         words = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean", "object": "object"}
         return (" or ".join(words[kind] for kind in kinds if kind != "null") or "any JSON") + null
 

@@ -24,7 +24,7 @@ from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, Uni
 from storage.format.chain import SECONDS
 from storage.format.pieces import Pieces
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
-from storage.format.rows import SETTLE, UNIT, Settles, Units, put_rows, select_rows, take_rows
+from storage.format.rows import BY_FAILURE, SETTLE, UNIT, Settles, Units, put_rows, select_rows, take_rows
 from storage.format.states import IS_SETTLED, OPEN_STANDINGS, UNKNOWN
 from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.hour import Hour
@@ -214,8 +214,8 @@ class Store:
         return int(self.newest(at)["at_ms"][0]) if IS_SETTLED[state] else None
 
     def cancel_priors(self, positions: U64) -> U16:
-        """The code of each unit's newest settle record. A cancel's code tells of the hand-overs before it."""
-        codes: U16 = self.newest(positions)["code"]
+        """The code of each cancelled unit's end, which tells of the hand-overs before it."""
+        codes: U16 = self.newest(positions)["code"] & np.uint16(BY_FAILURE - 1)
         return codes
 
     # moves

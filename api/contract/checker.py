@@ -73,6 +73,11 @@ def wrong_type(expected: str, value: object) -> Fault:
     return Fault("invalid-field", f"expected {expected}, got {kind_of(value)}{hint}")
 
 
+def has_control(text: str) -> bool:
+    """True if the text has a control character of ASCII."""
+    return _CONTROL.search(text) is not None
+
+
 def read_flag(value: object) -> bool:
     """Return the value if it is true or false."""
     if type(value) is not bool:

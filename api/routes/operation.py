@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from api.contract.checker import Fault, read_flag, read_topic, wrong_type
+from api.contract.checker import Fault, has_control, read_flag, read_topic, wrong_type
 from api.contract.object import Checker, Fields
 from api.contract.resource.operation import BEGIN, CANCEL, LIST, ONE
 from api.http.answer import JSON, Answer
@@ -50,7 +50,7 @@ def _read_note(value: object) -> str:
         raise wrong_type("a string", value)
     if len(value.encode(errors="surrogatepass")) > NOTE_BYTES_MAX:
         raise Fault("invalid-field", f"a note has at most {NOTE_BYTES_MAX} bytes")
-    if not value.isprintable():
+    if has_control(value):
         raise Fault("invalid-field", "a note is text for people, without control characters")
     return value
 

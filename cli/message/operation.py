@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from cli.connection import Connection
+from cli.failure import Failure
 from cli.message.confirm import confirm
 from cli.output import client_options, show_answer, show_fields, show_json, show_table
 
@@ -58,9 +59,16 @@ def followed(connection: Connection, document: Any) -> Any:
     terminal."""
     if document.get("state") != "running":
         return document
-    path = f"{PATH}/{quote(document['id'], safe='')}"
-    label = f"{document['id']} {document['kind']}"
-    with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
+    name = document["id"]
+    try:
+        return _to_its_end(connection, document, f"{PATH}/{quote(name, safe='')}")
+    except (Failure, KeyboardInterrupt):
+        click.echo(f"{name} goes on; hourwheel operation {name} --follow waits for its end", err=True)
+        raise
+
+
+def _to_its_end(connection: Connection, document: Any, path: str) -> Any:
+    with click.progressbar(length=1000, label=f"{document['id']} {document['kind']}", file=sys.stderr) as bar:
         done = 0
         while document.get("state") == "running":
             time.sleep(LOOK_S)

@@ -206,8 +206,15 @@ class GroupService(ClusterService):
         topic, if_match = self._topic(asked.name), asked.if_match
         if if_match not in (None, topic.revision):
             raise another_revision(topic, if_match)
-        await self._operations.settled(topic.number, self._leadership.require)
-        if await self._topic_drops.drop(topic, if_match, self._leadership.require) == MISMATCH:
+        dropped = None
+        while dropped is None:
+            await self._operations.settled(topic.number, self._leadership.require)
+            try:
+                dropped = await self._topic_drops.drop(topic, if_match, self._leadership.require)
+            except Problem as refused:
+                if refused.code != "not-empty" or self._operations.busy(topic.number) is None:
+                    raise  # otherwise an operation began meanwhile, whose messages are cancelled already
+        if dropped == MISMATCH:
             raise another_revision(self._parts.store.catalog.topic(asked.name), if_match)
 
     # -- consumers

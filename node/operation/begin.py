@@ -22,7 +22,6 @@ from node.message.topic_put import topic_named
 from node.operation.view import find_operation, id_of, kept, number_of, view_operation
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.settle.in_parts import NOT_PROPOSED
 from node.write.proposer import Proposer
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, Begun
 from replication.command.operation import BeginOperation
@@ -66,31 +65,31 @@ class OperationBegin:
                 while (found := self._store.catalog.of(OPERATIONS).find(number)) is not None and found.runs:
                     await self._in_hand.ended(number)
                     leads()
-        return view_operation(self._store, find_operation(self._store, number, self._clock.now_ms()))
+        return view_operation(find_operation(self._store, number, self._clock.now_ms()))
 
     def one(self, id: str) -> OperationView:
         """Return an operation. Raises `unknown-operation`."""
-        return view_operation(self._store, find_operation(self._store, number_of(id), self._clock.now_ms()))
+        return view_operation(find_operation(self._store, number_of(id), self._clock.now_ms()))
 
     def page(self, after: str | None, most: int) -> OperationPage:
         """See OperationPort."""
         before, now_ms = None if after is None else _cursor(after), self._clock.now_ms()
         known = [each for each in reversed(self._store.catalog.of(OPERATIONS).all()) if kept(each, now_ms)]
         behind = [each for each in known if before is None or each.row.number < before]
-        items = [view_operation(self._store, each) for each in behind[:most]]
+        items = [view_operation(each) for each in behind[:most]]
         return OperationPage(items, items[-1].id if len(behind) > most else None)
 
     async def settled(self, topic: int, leads: Leads) -> None:
         """Wait until no operation runs that may have messages of this topic. Raises `change-in-progress`."""
         try:
             async with asyncio.timeout(WAIT_LONG_S):
-                while (number := self._busy(topic)) is not None:
+                while (number := self.busy(topic)) is not None:
                     await self._in_hand.ended(number)
                     leads()
         except TimeoutError:
             raise Problem("change-in-progress", "an operation still changes its messages; try again later") from None
 
-    def _busy(self, topic: int) -> int | None:
+    def busy(self, topic: int) -> int | None:
         """The number of an operation that runs and may have messages of this topic."""
         running = self._store.catalog.of(OPERATIONS).running
         return next((each.number for each in running if each.which.topics is None or topic in each.which.topics), None)
@@ -134,10 +133,10 @@ class OperationBegin:
             strict.withdraw_places(places[which.may_match(units["due_ms"], units["topic"], units["tags"])])
 
     def _known(self, mark: int, ended: asyncio.Future[Begun]) -> None:
-        """The predicate is needed no more once the entry is applied, or if it was not proposed. While the outcome is
+        """The predicate is needed no more once the entry is applied, or if nothing happened. While the outcome is
         unknown it stays. The service (work.py) drops it when the entry is applied after all."""
         error = None if ended.cancelled() else ended.exception()
-        if error is None or (isinstance(error, Problem) and error.code in NOT_PROPOSED):
+        if not (isinstance(error, Problem) and error.code == "outcome-unknown"):
             self._in_hand.proposed.pop(mark, None)
 
 

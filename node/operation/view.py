@@ -9,7 +9,6 @@ import numpy as np
 
 from api.port.problem import Problem
 from api.port.queries import OperationView
-from storage.format.array import I64
 from storage.format.position import INDEX_BITS, INDEX_MAX
 from storage.store import Store
 from storage.tables.operations import KEPT_MS, STATE_WORDS, Operation
@@ -49,7 +48,7 @@ def kept(operation: Operation, now_ms: int) -> bool:
     return operation.runs or operation.progress.at_ms + KEPT_MS > now_ms
 
 
-def view_operation(store: Store, operation: Operation) -> OperationView:
+def view_operation(operation: Operation) -> OperationView:
     """The operation as it is now."""
     row, now = operation.row, operation.progress
     return OperationView(
@@ -68,19 +67,15 @@ def view_operation(store: Store, operation: Operation) -> OperationView:
         prior={"none": now.none, "known": now.known, "unknown": now.unknown},
         skipped={"leased": now.leased, "settled": now.settled, "gone": 0, "key_taken": 0},
         index=now.log_index,
-        progress=_share(store, operation) if operation.runs else 1.0,
+        progress=_share(operation) if operation.runs else 1.0,
     )
 
 
-def _share(store: Store, operation: Operation) -> float:
+def _share(operation: Operation) -> float:
     """How much of its work is done, by the units of its hours."""
-    hours: I64 = np.frombuffer(operation.row.hours, np.int64)
-    ends: I64 = np.frombuffer(operation.row.ends, np.int64)
-    if not len(hours):
-        return 0.0
-    firsts = np.array([store.span(hour)[0] & INDEX_MAX for hour in hours.tolist()], np.int64)
-    units = np.maximum(ends - firsts, 0)
-    hour, index = operation.progress.place >> INDEX_BITS, operation.progress.place & INDEX_MAX
+    row, place = operation.row, operation.progress.place
+    hours, firsts, ends = (np.frombuffer(column, np.int64) for column in (row.hours, row.firsts, row.ends))
+    units, hour, index = ends - firsts, place >> INDEX_BITS, place & INDEX_MAX
     done = np.where(hours < hour, units, np.where(hours == hour, np.clip(index - firsts, 0, units), 0))
     whole = int(units.sum())
     return round(int(done.sum()) / whole, 4) if whole else 0.0

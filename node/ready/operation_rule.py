@@ -2,16 +2,18 @@
 
 An operation that runs has its set in the store. Until its entry is applied the leader knows it by its predicate alone.
 That takes in a few messages that are scheduled meanwhile, and none of these can be ready yet.
+
+Tags are judged by their masks alone, so that no record is read here. A message whose tags only look like the wanted
+ones waits, too, until the operation has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from node.ready.rule import Mask
-from storage.format.array import U64
 from storage.format.hold_reasons import HOLD_REASONS
 from storage.format.predicate import Predicate
 from storage.store import Store
@@ -36,13 +38,7 @@ class OperationRule:
         """See Rule."""
         held = np.zeros(len(units), np.bool_)
         for each in self._store.catalog.of(OPERATIONS).running:
-            held |= each.has(units.position, units.due_ms, units.topic, units.tags, self._tags_of)
+            held |= each.may_have(units.position, units.due_ms, units.topic, units.tags)
         for which in self._proposed.values():
-            may = which.may_match(units.due_ms, units.topic, units.tags) & ~held
-            if which.tags is not None and len(rows := np.flatnonzero(may)):
-                may[rows] = [which.tags.matches(tags) for tags in self._tags_of(units.position[rows])]
-            held |= may
+            held |= which.may_match(units.due_ms, units.topic, units.tags)
         return held
-
-    def _tags_of(self, positions: U64) -> Sequence[Sequence[str]]:
-        return [record.tags for record in self._store.records(positions)]

@@ -17,9 +17,7 @@ from replication.apply.message.cancel import cancel_free
 from replication.apply.message.message_location import lease_runs, standing_at
 from replication.apply.message.running_sets import count_cancelled, owners_of_chunk
 from replication.command.operation import BeginOperation, OperationChunk
-from storage.format.array import I64
 from storage.format.states import IS_OPEN, UNKNOWN
-from storage.store import Store
 from storage.tables.operations import (
     DONE,
     HOURS_MAX,
@@ -69,19 +67,14 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
         note=command.note,
         begun_ms=now_ms,
     )
-    hours, ends = _fixed(store, row)
-    if len(hours) > HOURS_MAX:
-        return Begun(TOO_WIDE, int(hours[HOURS_MAX - 1]))
-    operations.forget(now_ms - KEPT_MS)
-    operations.begin(row.with_hours(hours, ends), Progress(log_index=applying.index, at_ms=now_ms))
-    return Begun(BEGUN, applying.index)
-
-
-def _fixed(store: Store, row: OperationRow) -> tuple[I64, I64]:
-    """The hours with open units that the window meets, rising, and behind which global_index each ends now."""
     which = row.which
-    extents = store.extents([hour for hour in store.open_hours() if which.touches(hour)])
-    return extents.hour, extents.first + extents.units
+    fixed = store.extents([hour for hour in store.open_hours() if which.touches(hour)])
+    if len(fixed.hour) > HOURS_MAX:
+        return Begun(TOO_WIDE, int(fixed.hour[HOURS_MAX - 1]))
+    operations.forget(now_ms - KEPT_MS)
+    row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units)
+    operations.begin(row, Progress(log_index=applying.index, at_ms=now_ms))
+    return Begun(BEGUN, applying.index)
 
 
 def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:

@@ -90,6 +90,9 @@ BY_RECEIPT: Final = 4
 
 Time and node are those of the extension. From level 3 on.
 """
+BY_FAILURE: Final = 4
+"""Bit in the `code` of a cancelled record: the message was of the set of an operation, and its hand-over failed. The
+bits below it say what was known of the hand-overs before. From level 4 on."""
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
 UNIT_MOVED: Final = 2

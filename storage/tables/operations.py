@@ -47,8 +47,8 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `number`: the log index of its entry. It is never given to another operation.
     - `topics`: their names as asked, None for all topics. `numbers`: theirs in the same order.
     - `tag`: only messages with this tag. `note` is for people.
-    - `hours`, `ends`: hours that held units then, rising, and behind which global_index each ended: i64, little endian.
-      Both are empty once the operation has ended.
+    - `hours`, `firsts`, `ends`: hours that held open units then, rising, the global_index of the first unit of each,
+      and behind which global_index each ended. All are i64, little endian, and empty once the operation has ended.
     """
 
     number: int
@@ -62,11 +62,12 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: str = ""
     begun_ms: int = 0
     hours: bytes = b""
+    firsts: bytes = b""
     ends: bytes = b""
 
-    def with_hours(self, hours: I64, ends: I64) -> OperationRow:
+    def with_hours(self, hours: I64, firsts: I64, ends: I64) -> OperationRow:
         """The same operation with the hours of its set."""
-        return msgspec.structs.replace(self, hours=hours.tobytes(), ends=ends.tobytes())
+        return msgspec.structs.replace(self, hours=hours.tobytes(), firsts=firsts.tobytes(), ends=ends.tobytes())
 
     @property
     def which(self) -> Predicate:
@@ -139,12 +140,17 @@ class RunningSet:
         """True, shape [n], for units of the set, whatever their state. The columns are those of the index. `tags_of`
         reads the tags in the records of units."""
         test = self.which.tags
+        keep = self.may_have(positions, due_ms, topic, tags)
+        if test is not None and len(rows := np.flatnonzero(keep)):
+            keep[rows] = [test.matches(found) for found in tags_of(positions[rows])]
+        return keep
+
+    def may_have(self, positions: U64, due_ms: I64, topic: U32, tags: U64) -> Mask:
+        """The same by the masks of tags alone: True also for units that only may carry the wanted tag."""
         keep = self.which.may_match(due_ms, topic, tags)
         keep &= positions >= np.uint64(self.operation.progress.place)
         if keep.any():
             keep &= self._began_before(positions)
-        if test is not None and len(rows := np.flatnonzero(keep)):
-            keep[rows] = [test.matches(found) for found in tags_of(positions[rows])]
         return keep
 
     def _began_before(self, positions: U64) -> Mask:
@@ -202,7 +208,7 @@ class Operations:
         operation.progress = progress
         self._put(number, progress)
         if not operation.runs:
-            operation.row = msgspec.structs.replace(operation.row, hours=b"", ends=b"")
+            operation.row = msgspec.structs.replace(operation.row, hours=b"", firsts=b"", ends=b"")
             self._write(operation.row)
             self._look()
 

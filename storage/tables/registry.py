@@ -130,7 +130,7 @@ MEMBERS: Final = TableRow(
 OPERATIONS: Final = TableRow(
     "operations",
     rows_max=KEPT_MAX + RUNNING_MAX,
-    row_bytes=16 * HOURS_MAX + 4_096,  # of one that runs; without its hours once it has ended
+    row_bytes=24 * HOURS_MAX + 4_096,  # of one that runs; without its hours once it has ended
     dropped_by="replication/apply/operation.py",
     cache=Operations,
     beside=("progress",),

@@ -19,7 +19,11 @@ _SKIPPED: Final = Shape("Skipped", {
     "key_taken": schema.said(schema.COUNT, "Another message has their key now."),
 })  # fmt: skip
 _TOPIC: Final = {
-    "anyOf": [schema.TOPIC, schema.listed(schema.TOPIC, TOPICS_MAX, 1), {"type": "string", "const": "*"}],
+    "type": ["string", "array"],
+    "maxLength": 127,
+    "items": schema.TOPIC,
+    "minItems": 1,
+    "maxItems": TOPICS_MAX,
     "description": "A topic, a list of topics, or `*` for all of them, with `confirm`.",
 }
 _SHOWN: Final = Shape(

@@ -106,6 +106,7 @@ TYPES: Final[Mapping[str, type[HourwheelError]]] = {
     "unknown-topic": NotFound,
     "unknown-schedule": NotFound,
     "unknown-node": NotFound,
+    "unknown-operation": NotFound,
     "unknown-route": NotFound,
     "method-not-allowed": BadRequest,
     "request-timeout": BadRequest,

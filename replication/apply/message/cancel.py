@@ -68,9 +68,9 @@ def _cancel_round(applying: Applying, command: Cancel, rows: Rows, answer: Cance
     states = standing.states
     result = verdicts(store, standing, command.revision[rows], applying.envelope)
     free = (result == FREE).nonzero()[0]
-    owner = owners(store, standing.place[free])
+    owner = owners(store, standing.place, states)
     prior = cancel_free(store, home, standing, command.doubtful[rows] > 0, free, applying.envelope)
-    count_cancelled(applying, owner, prior[free])
+    count_cancelled(applying, None if owner is None else owner[free], prior[free])
     again = (states.state == CANCELLED_STATE).nonzero()[0]
     if len(again):
         result[again] = CANCELLED
@@ -87,9 +87,11 @@ def cancel_free(
     doubtful: npt.NDArray[np.bool_],
     free: Rows,
     envelope: Envelope,
+    code: int = 0,
 ) -> U8:
     """Record the end of those messages whose rows are `free`. Return what was known of the hand-overs of all messages,
-    [n]: NONE, KNOWN or DOUBTFUL. `doubtful` is the leader's own judgement.
+    [n]: NONE, KNOWN or DOUBTFUL. `doubtful` is the leader's own judgement. `code` is a further bit of the code in the
+    records.
     """
     prior = _priors(store, home, standing, doubtful, free)
     if len(free):
@@ -103,7 +105,7 @@ def cancel_free(
                 term=states.term[free],
                 attempt=states.attempt[free],
                 node=envelope.node,
-                code=prior[free].astype(np.uint16),
+                code=prior[free].astype(np.uint16) | np.uint16(code),
             ),
         )
     return prior

@@ -36,6 +36,8 @@ from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import I64, U8, U16, U64
 from storage.format.batches import SettleBatch, StateColumns
+from storage.format.rows import BY_FAILURE
+from storage.format.states import CANCELLED as CANCELLED_STATE
 from storage.format.states import DEAD as DEAD_STATE
 from storage.format.states import IS_OPEN, LEADS_AWAY
 from storage.format.states import UNKNOWN as UNKNOWN_STATE
@@ -84,7 +86,7 @@ def _fail_round(applying: Applying, command: Fail, claim: U64, rows: Rows, faile
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
-    owner = owners(store, position)
+    owner = owners(store, position, states)
     if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
         taken &= ~cancelled
     again = done_before(store, position, states, claimed == newest)
@@ -96,22 +98,25 @@ def _fail_round(applying: Applying, command: Fail, claim: U64, rows: Rows, faile
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
     if owner is not None:
         count_settled(applying, owner[dies])
-        moves = _cancel_instead(applying, position, owner, moves, failed)
+        moves = _cancel_instead(applying, command, rows, owner, moves, failed)
     if len(dies):
         _bury(store, command, envelope, floor_ms, rows[dies], attempt[dies], failed)
     if len(moves):
         failed.moves.append(_retry(store, command, envelope, floor_ms, rows[moves], attempt[moves]))
 
 
-def _cancel_instead(applying: Applying, position: U64, owner: I64, moves: Rows, failed: _Failed) -> Rows:
+def _cancel_instead(applying: Applying, command: Fail, rows: Rows, owner: I64, moves: Rows, failed: _Failed) -> Rows:
     """Cancel those of the rows `moves` whose message a set has, because no attempt may follow. Return the others."""
     ends = moves[owner[moves] != NOBODY]
     if len(ends):
-        place = position[ends]
+        place = command.position[rows[ends]]
         standing = standing_at(applying.store, place)
+        standing.states.term[:], standing.states.attempt[:] = command.term[rows[ends]], command.attempt[rows[ends]]
         no_doubt = np.zeros(len(place), np.bool_)
         home = applying.store.homes(place)
-        prior = cancel_free(applying.store, home, standing, no_doubt, np.arange(len(place)), applying.envelope)
+        prior = cancel_free(
+            applying.store, home, standing, no_doubt, np.arange(len(place)), applying.envelope, BY_FAILURE
+        )
         count_cancelled(applying, owner[ends], prior)
         failed.ended.append(place)
     others: Rows = moves[owner[moves] == NOBODY]
@@ -121,12 +126,16 @@ def _cancel_instead(applying: Applying, position: U64, owner: I64, moves: Rows, 
 def done_before(
     store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """A boolean array, [n]: True where an earlier Fail of the same hand-over moved or ended the message. A row is False
+    """A boolean array, [n]: True where an earlier Fail of the same hand-over moved or ended the message, also for an
+    operation. A row is False
     if a reschedule or redrive came after that Fail.
 
     `same` is True where the Fail names the newest hand-over in the log.
     """
     done: npt.NDArray[np.bool_] = (states.state == DEAD_STATE) & same
+    cancelled = ((states.state == CANCELLED_STATE) & same).nonzero()[0]
+    if len(cancelled):
+        done[cancelled] = store.newest(position[cancelled])["code"] & np.uint16(BY_FAILURE) > 0
     gone = LEADS_AWAY[states.state] & same
     rows = gone.nonzero()[0]
     if len(rows):

@@ -157,7 +157,7 @@ def _reschedule_round(
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
     result = verdicts(store, standing, command.revision[rows], envelope)
-    if (cancelled := cancelled_already(store, owners(store, place), states, envelope)) is not None:
+    if (cancelled := cancelled_already(store, owners(store, place, states), states, envelope)) is not None:
         result[cancelled] = SETTLED
     answer.result[rows] = result
     openly = IS_OPEN[states.state].nonzero()[0]

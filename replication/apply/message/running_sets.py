@@ -35,12 +35,18 @@ NONE, KNOWN, DOUBTFUL = 0, 1, 2  # before a cancel: no hand-over, a known one, p
 _PRIORS: Final = ("none", "known", "unknown")  # the fields of a progress by these numbers
 
 
-def owners(store: Store, places: U64) -> I64 | None:
-    """The number of the operation whose set has the unit at each place, [n], or NOBODY. None if no operation runs."""
+def owners(store: Store, places: U64, states: StateColumns) -> I64 | None:
+    """The number of the operation whose set has the open unit at each place, [n], or NOBODY. None if no operation runs.
+    `states` are the states of these units. One that has ended, or does not exist, is of no set.
+    """
     sets = store.catalog.of(OPERATIONS).running
     if not sets or not len(places):
         return None
-    return _oldest(store, sets, places, store.units(places), NOBODY)
+    owner: I64 = np.full(len(places), NOBODY, np.int64)
+    rows = np.flatnonzero(IS_OPEN[states.state])
+    if len(rows):
+        owner[rows] = _oldest(store, sets, places[rows], store.units(places[rows]), NOBODY)
+    return owner
 
 
 def owners_of_chunk(store: Store, number: int, places: U64, units: Units) -> I64:
@@ -52,16 +58,24 @@ def owners_of_chunk(store: Store, number: int, places: U64, units: Units) -> I64
 
 
 def _oldest(store: Store, sets: Sequence[RunningSet], places: U64, units: Units, otherwise: int) -> I64:
+    """The number of the first of `sets` that has each unit. Tags are read once a unit, however many sets ask."""
     owner: I64 = np.full(len(places), otherwise, np.int64)
-    for each in reversed(sets):
-        has = each.has(places, units["due_ms"], units["topic"], units["tags"], lambda rows: tags_of(store, rows))
-        owner[has] = each.number
+    left = np.arange(len(places))
+    read: dict[int, Sequence[str]] = {}
+
+    def tags_of(positions: U64) -> Sequence[Sequence[str]]:
+        new = [position for position in positions.tolist() if position not in read]
+        if new:
+            records = store.records(np.array(new, np.uint64))
+            read.update((position, record.tags) for position, record in zip(new, records, strict=True))
+        return [read[position] for position in positions.tolist()]
+
+    for each in sets:
+        rows = units[left]
+        has = each.has(places[left], rows["due_ms"], rows["topic"], rows["tags"], tags_of)
+        owner[left[has]] = each.number
+        left = left[~has]
     return owner
-
-
-def tags_of(store: Store, places: U64) -> Sequence[Sequence[str]]:
-    """The tags of the messages that stand at these places."""
-    return [record.tags for record in store.records(places)]
 
 
 def cancelled_already(store: Store, owner: I64 | None, states: StateColumns, envelope: Envelope) -> Mask | None:

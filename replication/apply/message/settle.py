@@ -100,7 +100,7 @@ def _settle_round(applying: Applying, command: Settle, claim: U64, rows: Rows, r
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
-    owner = owners(store, position)
+    owner = owners(store, position, states)
     if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
         taken &= ~cancelled
     again = (states.state == DELIVERED_STATE) & (claimed == newest)
@@ -162,7 +162,7 @@ def _extend_round(
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = IS_OPEN[states.state] & (claimed >= newest)
-    if (cancelled := cancelled_already(store, owners(store, position), states, envelope)) is not None:
+    if (cancelled := cancelled_already(store, owners(store, position, states), states, envelope)) is not None:
         taken &= ~cancelled
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken]] = EXTENDED

@@ -81,6 +81,16 @@ def test_it_is_followed_to_its_end(node: ScriptedNode, call: Call, monkeypatch: 
     assert [request[1] for request in node.requests] == [PATH, f"{PATH}/op-5", f"{PATH}/op-5"]
 
 
+def test_one_that_cannot_be_followed_goes_on(node: ScriptedNode, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends with the node's refusal, and says the id and what to do."""
+    monkeypatch.setattr(operation, "LOOK_S", 0.0)
+    node.say(202, shown("running", 3))
+    node.say(404, {"code": "unknown-operation", "detail": "there is no operation op-5"})
+    result = call("cancel", "--topic", "orders", "--yes")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "op-5 goes on; hourwheel operation op-5 --follow" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from replication.apply.message.cancel import CANCELLED
-from replication.apply.message.message_location import SETTLED
-from replication.apply.message.running_sets import NONE
-from replication.apply.message.settle import ACKED, STALE
+from replication.apply.message.message_location import SETTLED, UNKNOWN
+from replication.apply.message.running_sets import KNOWN, NONE
+from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, UNKNOWN_TOPIC, Begun
+from replication.command.dispatch import DispatchState
 from replication.command.operation import BeginOperation, OperationChunk
 from replication.command.promotion import Promotion
 from replication.command.unlink import Unlink
@@ -81,6 +82,14 @@ def counts(log: Log, number: int) -> tuple[int, int, int]:
     return progress.changed, progress.leased, progress.settled
 
 
+def unlink(log: Log) -> None:
+    """The first hour, long after it is over."""
+    tick = T0 // 1000 + 3600
+    log.apply(DispatchState(tick, 0, log.index))
+    late_ms = T0 + 9 * HOUR_MS
+    assert log.apply(Unlink(np.array([T0 // HOUR_MS], np.int64)), now_ms=late_ms).results == (1,)
+
+
 def has(ours: RunningSet, at: U64, units: Units, tags_of: Callable[[U64], list[list[str]]]) -> list[bool]:
     """Whether the set has each of these."""
     found: list[bool] = ours.has(at, units["due_ms"], units["topic"], units["tags"], tags_of).tolist()
@@ -149,6 +158,9 @@ def test_what_is_leased_goes_its_way(log: Log) -> None:
     assert [each.tolist() for each in results[:3]] == [[ACKED], [ACKED], [ACKED]]
     assert log.state(homes[1]) == state.CANCELLED
     assert known(log, number).progress.known == 1
+    again = log.apply(fail((homes[1], 1, 1)), fail((homes[1], 1, 2)), cancel(homes[1])).results
+    assert [again[0].tolist(), again[1].tolist(), again[2].prior.tolist()] == [[ACKED], [STALE], [KNOWN]]
+    assert counts(log, number) == (1, 0, 1)
     assert log.apply(fail((homes[4], 1, 1), dead=True)).results[0].tolist() == [ACKED]
     assert counts(log, number) == (1, 0, 2)
     log.apply(chunk(number, *homes))
@@ -199,9 +211,25 @@ def test_a_chunk_of_an_hour_that_is_unlinked_meanwhile(log: Log) -> None:
     """Its messages had ended, each counted by what ended it."""
     homes = placed(log.apply(schedule(T0 + 1, T0 + HOUR_MS)))
     number = begun(log, begin())
-    log.apply(cancel(homes[0]), Unlink(np.array([T0 // HOUR_MS], np.int64)))
+    log.apply(cancel(homes[0]))
+    unlink(log)
     log.apply(chunk(number, *homes))
     assert (counts(log, number), known(log, number).runs) == ((2, 0, 0), False)
+
+
+def test_receipts_of_an_unlinked_hour_are_invalid_while_one_runs(log: Log) -> None:
+    """As they are without an operation: one of them stopped every node for good."""
+    (gone,) = placed(log.apply(schedule(T0 + 1)))
+    log.apply(lease(gone))
+    log.apply(ack((gone, 1, 1)))
+    unlink(log)
+    log.apply(schedule(T0 + HOUR_MS))
+    begun(log, begin())
+    results = log.apply(
+        ack((gone, 1, 1)), fail((gone, 1, 1)), extend((gone, 1, 1, T0 + HOUR_MS)), cancel(gone), reschedule((gone, T0))
+    ).results
+    assert [each.tolist() for each in results[:3]] == [[INVALID]] * 3
+    assert [results[3].result.tolist(), results[4].result.tolist()] == [[UNKNOWN], [UNKNOWN]]
 
 
 def test_the_oldest_of_two_counts(log: Log) -> None:
