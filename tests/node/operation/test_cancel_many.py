@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from node.node import Node
 from node.operation import work
 from node.operation.work import OperationWork
 from storage.format.position import HOUR_MS
+from storage.format.predicate import tags_mask
 from storage.tables.operations import RunningSet
 from tests.node.message.everything import everything, put_topic, schedule, views_of
 from tests.node.single_node import run_node
@@ -261,3 +263,32 @@ def test_a_topic_is_deleted_behind_the_operation(tmp_path: Path) -> None:
         assert node.group.store.catalog.topics() == []
 
     run_node(tmp_path / "n1", play)
+
+
+def test_what_only_looks_like_the_tag_waits_for_the_end(tmp_path: Path) -> None:
+    """Before a hand-over the masks decide. The record decides what is cancelled. Other tags go out at once."""
+    wanted = tags_mask([b"eu"])
+    alike = next(tags for n in count() if tags_mask(tags := names(n)) & wanted == wanted)
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        tags = tuple(tag.decode() for tag in alike)
+        messages = [MessageIn("orders", b"1", tags=each) for each in (tags, ("us",), ("eu",))]
+        like, other, ours = await schedule(node, messages)
+        with stopped() as go:
+            runs = await begin(node, wish("orders", tag="eu", wait_s=0))
+            pulled = [*await node.front.pull(PullIn("orders", 9, 2_000, 30_000), ANONYMOUS)]
+            assert [each.id for each in pulled] == [other]
+            assert [view.state for view in await views_of(node, [like, ours])] == ["ready", "cancelled"]
+            go.set()
+            await until(lambda: done(node, runs.id), what="the end")
+        (last,) = await node.front.pull(PullIn("orders", 9, 5_000, 30_000), ANONYMOUS)
+        assert last.id == like
+        assert (await node.front.operation(runs.id, principal=ANONYMOUS)).matched == 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def names(number: int) -> list[bytes]:
+    """Sixteen tags, others for each number."""
+    return [f"{number}-{each}".encode() for each in range(16)]
