@@ -144,10 +144,10 @@ class GroupService(ClusterService):
         """See MessagePort. Only the leader answers, while it has trust. If `local` is set, any node answers from what
         it has."""
         store, parts = self._parts.store, self._parts
-        found, term = find(store, asked.id), None
-        if not asked.local:
-            term = await self._leadership.sure()
-            await term.recorded(found.place)
+        # Before the look: a node that is elected and leads not yet may lack what the leader before it has answered.
+        term = None if asked.local else await self._leadership.sure()
+        if term is not None:
+            await term.recorded(find(store, asked.id).place)
         found, told = await tell(store, asked.id)  # it may have been moved meanwhile
         leased_ahead = None if term is None else term.handing_over.strict.leased_ahead(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)

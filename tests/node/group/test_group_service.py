@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -14,9 +15,13 @@ from api.port.problem import Problem
 from node.group.group_service import GroupService
 from node.group.status_feed import StatusFeed
 from node.handover.term import Leadership
+from node.node import Node
 from node.port.group_port import GroupStatus
+from node.port.message_port import MessageAsked
 from node.port.topic_port import TopicPut
 from storage.file.disk import Disk
+from storage.format.message_id import encode_id
+from tests.node.single_node import run_node
 
 #: What the parts of the service are given by name, asked or not.
 NAMED = (
@@ -101,3 +106,17 @@ def test_a_leader_that_does_not_become_sure_refuses() -> None:
     service._leadership.term = cast(Any, _Unsure(comes_back=False))
     with pytest.raises(Problem, match="not sure to lead; nothing happened"):
         put(service, TopicChange(), create=True, if_match=0)
+
+
+def test_a_node_that_does_not_lead_yet_knows_nothing_of_a_message(tmp_path: Path) -> None:
+    """One that was just elected may lack what the leader before it has answered. It said that no message has the id."""
+
+    async def play(node: Node) -> None:
+        unknown = encode_id(0, 1 << 40, 7)
+        with patch.object(node.group.leadership, "_term", None):
+            with pytest.raises(Problem, match="no-leader"):
+                await node.group.port.message(MessageAsked(unknown))
+            with pytest.raises(Problem, match="unknown-message"):
+                await node.group.port.message(MessageAsked(unknown, local=True))
+
+    run_node(tmp_path / "n1", play)
