@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from chaos.client.caller import Caller
 from chaos.client.client import Account, Client, View
@@ -125,13 +125,13 @@ class ManyCancels:
         outcome = await self._caller.any().cancel_many(topic, from_ms, to_ms)
         asked = _Asked(topic, range(from_ms, to_ms), now_ms, self._history.stamp(), outcome.kind == "ok")
         name = "" if outcome.value is None else outcome.value.name
-        kind = "begun" if name else outcome.kind
+        kind: Literal["begun", "refused", "unknown"] = "begun" if outcome.kind == "ok" else outcome.kind
         if kind != "refused":
             self._asked.append(asked)
         changed = -1 if not name else await self._ended(name)
         self._history.record(
             ManyCancelled(
-                **asked.stamp, topic=topic, from_ms=from_ms, to_ms=to_ms, asked_wall_ms=now_ms, outcome=kind,  # type: ignore[arg-type]
+                **asked.stamp, topic=topic, from_ms=from_ms, to_ms=to_ms, asked_wall_ms=now_ms, outcome=kind,
                 operation=name, changed=changed,
             )
         )  # fmt: skip

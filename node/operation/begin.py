@@ -26,7 +26,7 @@ from node.write.proposer import Proposer
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, Begun
 from replication.command.operation import BeginOperation
 from storage.format.position import HOUR_MS
-from storage.format.predicate import Predicate, TagFilter
+from storage.format.predicate import Predicate
 from storage.store import Store
 from storage.tables.operations import HOURS_MAX, RUNNING_MAX
 from storage.tables.registry import OPERATIONS
@@ -96,9 +96,8 @@ class OperationBegin:
 
     def _which(self, wish: OperationIn) -> Predicate:
         names = wish.topics
-        topics = None if names is None else frozenset(topic_named(self._store, name).number for name in names)
-        tags = None if wish.tag is None else TagFilter.of([[wish.tag]])
-        return Predicate(topics, wish.from_ms, wish.to_ms, tags)
+        topics = None if names is None else [topic_named(self._store, name).number for name in names]
+        return Predicate.of(topics, wish.from_ms, wish.to_ms, wish.tag)
 
     async def _matched(self, wish: OperationIn, leads: Leads) -> int:
         """The number of open messages that match now, as of one moment for each hour."""

@@ -217,7 +217,8 @@ class Finder:
         while self._rest is not None and count <= most and len(parts) <= CHUNK_HOURS:
             parts.append(await self._found(self._rest))
             count += len(parts[-1])
-        places = np.concatenate(parts)
+        # Without a copy where nothing was found: it would copy a million places for each chunk, on the event loop.
+        places = np.concatenate(parts) if len(parts) > 1 else parts[0]
         self._places = places[most:]
         if len(self._places):
             self.reached = int(self._places[0])

@@ -92,6 +92,12 @@ class Predicate:
     to_ms: int | None = None
     tags: TagTest | None = None
 
+    @classmethod
+    def of(cls, topics: Iterable[int] | None, from_ms: int | None, to_ms: int | None, tag: str | None) -> Predicate:
+        """The predicate of one wanted tag, None for any."""
+        tags = None if tag is None else TagFilter.of([[tag]])
+        return cls(None if topics is None else frozenset(topics), from_ms, to_ms, tags)
+
     @property
     def takes_all(self) -> bool:
         """True if nothing but the window restricts it."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from storage.format.array import I64, U32, U64
 from storage.format.position import hours_of, indexes_of
-from storage.format.predicate import Mask, Predicate, TagFilter
+from storage.format.predicate import Mask, Predicate
 from storage.lmdb.table import Table
 from storage.tables.topic import DEFAULT_NAMESPACE
 
@@ -72,9 +72,7 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def which(self) -> Predicate:
         """The predicate of its set."""
-        topics = None if self.numbers is None else frozenset(self.numbers)
-        tags = None if self.tag is None else TagFilter.of([[self.tag]])
-        return Predicate(topics, self.from_ms, self.to_ms, tags)
+        return Predicate.of(self.numbers, self.from_ms, self.to_ms, self.tag)
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(OperationRow)

@@ -1,6 +1,7 @@
 """An operation whose leader goes between the entry of its set and its first chunk, on three whole nodes."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_the_next_leader_judges_by_the_set_and_goes_on(tmp_path: Path) -> None:
         assert {view.state for view in await views_of(heir, [*ids, leased])} == {"cancelled"}
         index = heir.group.machine.applied_index
         for node in followers(nodes, heir):
-            await until(lambda node=node: node.group.machine.applied_index >= index)  # type: ignore[misc]
+            await until(partial(has_applied, node, index))
             known = node.group.store.catalog.of(OPERATIONS)
             assert (known.all(), known.running) == (heir.group.store.catalog.of(OPERATIONS).all(), ())
 
@@ -70,7 +71,7 @@ def test_a_leader_that_goes_between_two_chunks(tmp_path: Path, monkeypatch: pyte
         ids = await schedule(leader, [MessageIn("orders", b"1", delay_ms=HOUR_MS + row) for row in range(700)])
         runs = await begin(leader, wish("orders", wait_s=0))
         for changed in (50, 200, 450):
-            await until(lambda changed=changed: count(nodes, runs.id) >= changed, what=changed)  # type: ignore[misc]
+            await until(partial(has_changed, nodes, runs.id, changed), what=changed)
             leader = await leader_of(nodes)
             term = leader.group.raft.term
             leader.group.raft.resign()
@@ -85,11 +86,16 @@ def test_a_leader_that_goes_between_two_chunks(tmp_path: Path, monkeypatch: pyte
     run_nodes(tmp_path, scene)
 
 
-def count(nodes: list[Node], id: str) -> int:
-    """How many messages the operation has cancelled, as far as any of these nodes knows."""
+def has_applied(node: Node, index: int) -> bool:
+    """True once the node has applied the entry at this index."""
+    return node.group.machine.applied_index >= index
+
+
+def has_changed(nodes: list[Node], id: str, least: int) -> bool:
+    """True once any of these nodes knows that the operation has cancelled so many messages."""
     number = int(id.removeprefix("op-"))
     known = [node.group.store.catalog.of(OPERATIONS).find(number) for node in nodes]
-    return max((each.progress.changed for each in known if each is not None), default=0)
+    return any(each is not None and each.progress.changed >= least for each in known)
 
 
 def test_a_client_that_waits_hears_of_an_operation_that_goes_on(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_by_tag(log: Log) -> None:
 
 
 def test_doubt_of_a_dead_leader_is_told(log: Log) -> None:
-    """What a former leader may have handed over counts as unknown."""
+    """Messages that a former leader may have handed over count as unknown."""
     homes = placed(log.apply(schedule(T0 + 1)))
     log.apply(Promotion(T0 + 5), term=2)
     number = begun(log, begin(), term=2)
