@@ -20,6 +20,9 @@ def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
     if failure.document.get("code") != "unknown-topic":
         return
     asked = options.get("topic") or options.get("name")
+    several = options.get("topics")
+    if isinstance(several, tuple) and len(several) == 1:
+        asked = several[0]
     if not isinstance(asked, str) or "url" not in options:
         return
     if near := _near(options["url"], asked):

@@ -16,7 +16,7 @@ _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2
 TIMES: Final = frozenset(
     ("asked_due", "at", "begun", "created", "deliver_at", "died", "due", "ended", "first_handed_over", "from")
     + ("handed_over", "hour", "leased_until", "removed_until", "retained_from", "second", "settled", "since", "tick")
-    + ("to",)
+    + ("to", "to_due")
 )
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 

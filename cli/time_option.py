@@ -84,6 +84,18 @@ class Duration(click.ParamType[int]):
             self.fail(f"{bad}; or whole milliseconds", param, ctx)
 
 
+class ShiftDuration(Duration):
+    """The same, with a minus for a span back in time."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds, negative for a span back."""
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        size: int = super().convert(text[1:] if text[:1] in ("-", "+") else text, param, ctx)
+        return -size if text[:1] == "-" else size
+
+
 class Span(click.ParamType[float]):
     """A span of time in seconds, within bounds. Digits alone are seconds, and may have a fraction."""
 

@@ -102,6 +102,8 @@ class Flag(IntFlag):
     """Handed over, and in no consumer's receipts though they cover its time."""
     STRICT = 1 << 15
     """Its topic hands over strictly. A failover duplicate of it breaks a promise."""
+    RESENT = 1 << 16
+    """Delivered, and made due again by an operation."""
 
 
 class LateCause(IntEnum):
@@ -139,6 +141,8 @@ class Cause(IntEnum):
     """Another message, equal to this one, was scheduled shortly before it and handed over as well."""
     UNEXPLAINED = 6
     """None of these: a promise is broken."""
+    RESENT = 7
+    """An operation made it due again after it was delivered, at a client's request."""
 
 
 class Lost(IntEnum):

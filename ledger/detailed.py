@@ -14,7 +14,7 @@ from ledger.bucket import Bucket, Context
 from ledger.by_message import Newest, RecordsByMessage, lift
 from ledger.columns import DUPLICATES, ENDED_CLASSES, Columns, Flag, Lost, MessageClass, empty_columns
 from ledger.coverage import Coverage
-from ledger.hand_overs import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, read, records_of
+from ledger.hand_overs import REDRIVEN, RESCHEDULED, RESENT, Keyed, Records, done, leases, read, records_of
 from ledger.lateness import FirstHandOvers, late_causes
 from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
 from storage.catalog.doubt import CLOCKS_MS
@@ -196,7 +196,7 @@ def _flag_cancelled(
 
 def _flag_moves(records: Records, flags: npt.NDArray[np.uint32]) -> None:
     settles = records.settles
-    for code, flag in ((RESCHEDULED, Flag.RESCHEDULED), (REDRIVEN, Flag.REDRIVEN)):
+    for code, flag in ((RESCHEDULED, Flag.RESCHEDULED), (REDRIVEN, Flag.REDRIVEN), (RESENT, Flag.RESENT)):
         its = (settles.what == FORWARDED) & (settles.code == code)
         flags[settles.message[its]] |= np.uint32(flag)
 

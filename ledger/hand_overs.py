@@ -23,6 +23,8 @@ from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001
+RESENT: Final = 2002
+_ASKED_FOR: Final = (RESCHEDULED, REDRIVEN, RESENT)
 """`code` of a settle record for a move that a client asked for. For any other move or death it is the failure."""
 LEASE_ENDED: Final = 1007
 MAX_AGE: Final = 1008
@@ -273,7 +275,7 @@ def failures(settles: Settles) -> _Bools:
     """Return a boolean array, True for settle records that say that a hand-over failed, or that its message was given
     up."""
     told: _Bools = TELLS_FAILURE[settles.what]
-    told &= (settles.code != RESCHEDULED) & (settles.code != REDRIVEN)
+    told &= ~np.isin(settles.code, _ASKED_FOR)
     return told
 
 

@@ -5,6 +5,7 @@ The first line that fits counts:
 
     the one before                                            the later one      verdict
     of the same (term, attempt)                               any                unexplained
+    before an operation made the message due again            after that         resent
     failed on record, before the later one began              any                a retry
     its Lease not on record                                   of a later term    failover: the Lease was lost with
                                                                                  the leader
@@ -26,7 +27,7 @@ did not know.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ import numpy.typing as npt
 from ledger.bucket import Context
 from ledger.columns import Cause
 from ledger.hand_overs import (
+    RESENT,
     Keyed,
     Records,
     answered,
@@ -44,11 +46,12 @@ from ledger.hand_overs import (
     refused,
 )
 from storage.format.array import I64, U8
-from storage.format.states import DELIVERED
+from storage.format.states import DELIVERED, FORWARDED
 from storage.record.delivery_record import LATE, PUSH
 
 _Bools = npt.NDArray[np.bool_]
 _NEVER = np.iinfo(np.int64).max
+_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 
 
 class Outcomes(NamedTuple):
@@ -128,10 +131,13 @@ def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: C
     acked = outcomes.done_late[before] | (outcomes.done[before] & (outcomes.done_ms[before] >= at_ms))
     push = hand_overs.mode[before] == PUSH
     higher = hand_overs.term[later] > hand_overs.term[before]
+    until_ms = at_ms + context.skew_ms
+    resent = _resends(records, later, until_ms) > _resends(records, before, hand_overs.at_ms[before])
     cause = np.select(
-        [same, failed, ~on_record & higher, ~on_record | ~over, settled & just, settled, acked, push],
+        [same, resent, failed, ~on_record & higher, ~on_record | ~over, settled & just, settled, acked, push],
         [
             Cause.UNEXPLAINED,
+            Cause.RESENT,
             Cause.NONE,
             Cause.FAILOVER,
             Cause.UNEXPLAINED,
@@ -143,3 +149,19 @@ def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: C
         Cause.LEASE_ENDED,
     )
     return Repeats(before, later, cause.astype(np.uint8))
+
+
+def _resends(records: Records, rows: I64, until_ms: I64) -> I64:
+    """How often an operation had made the message of each of these hand-overs due again by a time, shape of `rows`."""
+    settles = records.settles
+    its = np.flatnonzero((settles.what == FORWARDED) & (settles.code == RESENT))
+    count = np.zeros(len(rows), np.int64)
+    if not len(its) or not len(rows):
+        return count
+    its = its[np.lexsort((settles.at_ms[its], settles.message[its]))]
+    message, at_ms = settles.message[its], settles.at_ms[its]
+    first, end = (message.searchsorted(records.hand_overs.message[rows], side) for side in _SIDES)
+    for more in range(int((end - first).max())):
+        at = first + more
+        count += (at < end) & (at_ms[np.minimum(at, len(its) - 1)] <= until_ms)
+    return count

@@ -49,7 +49,6 @@ class Route(msgspec.Struct, frozen=True):
 _PLANNED_PATHS: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"/v1/messages/shift",
         r"/v1/topics/[^/]+/subscriptions(/.*)?",
         r"/v1/(schedules|transactions|events)(/.*)?",
         r"/openapi\.json|/console(/.*)?",

@@ -33,6 +33,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "key-conflict": (409, "The key belongs to another request"),
     "not-empty": (409, "The topic has unsettled messages"),
     "change-in-progress": (409, "Another change is in progress"),
+    "in-progress": (409, "An operation is about to change these messages"),
     "not-caught-up": (409, "The node has not caught up"),
     "quorum-loss": (409, "This would lose the majority"),
     "revision-mismatch": (412, "The revision is another one"),

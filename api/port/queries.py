@@ -1,4 +1,4 @@
-"""Queries and operations at the port over many messages: how many there are, the dead ones, and a cancel of many.
+"""Queries and operations at the port over many messages: how many there are, the dead ones, and changes of many.
 
 A part of the service port (api/port/port.py), whose rules hold here too.
 """
@@ -20,6 +20,10 @@ HISTOGRAM_CHOSEN_MAX: Final = 60
 #: Bytes of a note, in UTF-8, and topics that an operation may name.
 NOTE_BYTES_MAX: Final = 200
 TOPICS_MAX: Final = 100
+#: Bytes of the reason by which a redrive chooses, messages a second of a rate, and the most that a shift moves.
+REASON_BYTES_MAX: Final = 40
+RATE_MAX: Final = 100_000
+SHIFT_MAX_MS: Final = 3_650 * 86_400_000
 #: So many seconds an operation is waited for. After that the answer says that it runs. The second number is for routes
 #: that promise to wait.
 WAIT_S: Final = 1.0
@@ -125,19 +129,37 @@ class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: int
 
 
-OperationKind = Literal["cancel"]
+OperationKind = Literal["cancel", "shift", "release", "redrive", "resend"]
+KIND_FIELDS: Final[Mapping[OperationKind, tuple[str, ...]]] = {
+    "cancel": (),
+    "shift": ("by", "to_due", "rate"),
+    "release": ("rate",),
+    "redrive": ("reason", "rate"),
+    "resend": ("rate",),
+}
+"""By kind of operation: the fields that only some kinds take."""
+OperationVerb = Literal["pause", "resume", "abort"]
 
 
 class OperationIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new operation. `topics` None: all topics, and then `confirm` is the number of messages that match, which a dry
-    run gave. The due time is in [from_ms, to_ms). A field that is None restricts nothing. `wait_s`: so long the answer
-    waits for the end."""
+    """A new operation.
+
+    - `topics` None: all topics, and then `confirm` is the number of messages that match, which a dry run gave.
+    - The due time is in [from_ms, to_ms): the present one of open messages, the asked one of ended messages.
+    - `reason`: of a redrive, only messages that died of it. A field that is None restricts nothing.
+    - `by_ms`, `to_due_ms`: of a shift, exactly one of them. `rate`: at most so many messages a second.
+    - `wait_s`: so long the answer waits for the end.
+    """
 
     kind: OperationKind
     topics: tuple[str, ...] | None
     from_ms: int | None = None
     to_ms: int | None = None
     tag: str | None = None
+    reason: str | None = None
+    by_ms: int | None = None
+    to_due_ms: int | None = None
+    rate: int | None = None
     note: str = ""
     confirm: int | None = None
     dry_run: bool = False
@@ -160,6 +182,10 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     from_ms: int | None
     to_ms: int | None
     tag: str | None
+    reason: str | None
+    by_ms: int | None
+    to_due_ms: int | None
+    rate: int | None
     note: str
     begun_ms: int
     ended_ms: int | None
@@ -184,9 +210,14 @@ class OperationPort(Protocol):
     async def begin_operation(self, wish: OperationIn, *, principal: Any) -> OperationView:
         """Begin an operation, and wait for its end at most `wait_s`. A dry run only counts.
 
-        Raises `unknown-topic`, `over-limit` (too many run, or too many hours), `not-supported-yet`, `invalid-field`
-        (a wrong `confirm`).
+        Raises `unknown-topic`, `not-supported-yet`, `beyond-max-delay`, and `invalid-field`, such as for a wrong
+        `confirm`. Raises `over-limit` if too many run or the window meets too many hours. Raises `in-progress` if
+        another one has messages of these topics and this window.
         """
+
+    async def change_operation(self, id: str, verb: OperationVerb, *, principal: Any) -> OperationView:
+        """Pause an operation, let it go on, or end it early. Raises `unknown-operation`, `already-settled` (it has
+        ended, or is a cancel)."""
 
     async def operation(self, id: str, *, principal: Any) -> OperationView:
         """Return an operation. Raises `unknown-operation`."""

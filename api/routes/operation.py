@@ -5,30 +5,69 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from api.contract.checker import Fault, has_control, read_flag, read_topic, wrong_type
+from api.contract.checker import (
+    Fault,
+    has_control,
+    read_choice,
+    read_count,
+    read_duration,
+    read_flag,
+    read_topic,
+    read_words,
+    wrong_type,
+)
 from api.contract.object import Checker, Fields
-from api.contract.resource.operation import BEGIN, CANCEL, LIST, ONE
+from api.contract.resource.operation import ABORT, BEGIN, CANCEL, LIST, ONE, PAUSE, RESUME, SHIFT
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.query_window import PAGE, check_window, query_cursor, query_limit, read_query, read_tag, read_time
 from api.http.route import Route
-from api.port.queries import NOTE_BYTES_MAX, TOPICS_MAX, WAIT_LONG_S, WAIT_S, OperationIn, OperationView
+from api.port.duration import render_duration
+from api.port.problem import FieldFault, Problem
+from api.port.queries import (
+    KIND_FIELDS,
+    NOTE_BYTES_MAX,
+    RATE_MAX,
+    REASON_BYTES_MAX,
+    SHIFT_MAX_MS,
+    TOPICS_MAX,
+    WAIT_LONG_S,
+    WAIT_S,
+    OperationIn,
+    OperationKind,
+    OperationVerb,
+    OperationView,
+)
 from api.port.timestamp import render_time
 from api.read.document import read_object
 
 ALL: Final = "*"
-_LATER_KINDS: Final = ("shift", "release", "redrive", "resend")
 _COUNT_MAX: Final = (1 << 63) - 1
 
 
 def _read_kind(value: object) -> str:
-    if type(value) is not str:
-        raise wrong_type("a string", value)
-    if value in _LATER_KINDS:
-        raise Fault("not-supported-yet", f'"{value}" is not supported yet; supported: cancel')
-    if value != "cancel":
-        raise Fault("invalid-field", f'a kind is cancel, {", ".join(_LATER_KINDS)}; got "{value[:40]}"')
-    return value
+    return read_choice(value, tuple(KIND_FIELDS))
+
+
+def _read_by(value: object) -> int:
+    """Return a signed duration in ms."""
+    sign, size = 1, value
+    if type(value) is str and value[:1] in ("-", "+"):
+        sign, size = -1 if value[0] == "-" else 1, value[1:]
+    elif type(value) is int:
+        sign, size = -1 if value < 0 else 1, abs(value)
+    by_ms = sign * read_duration(size)
+    if not 1 <= abs(by_ms) <= SHIFT_MAX_MS:
+        raise Fault("invalid-field", f"by is 1ms to {render_duration(SHIFT_MAX_MS)}, or that with a minus")
+    return by_ms
+
+
+def _read_reason(value: object) -> str:
+    return read_words(value, REASON_BYTES_MAX, "a reason", "such as http-503 or timeout")
+
+
+def _read_rate(value: object) -> int:
+    return read_count(value, 1, RATE_MAX)
 
 
 def _read_topics(value: object) -> tuple[str, ...] | None:
@@ -63,7 +102,7 @@ def _read_confirm(value: object) -> int:
     return value
 
 
-_SERVED: Final[dict[str, Checker]] = {
+_WHICH: Final[dict[str, Checker]] = {
     "topic": _read_topics,
     "from": read_time,
     "to": read_time,
@@ -72,33 +111,51 @@ _SERVED: Final[dict[str, Checker]] = {
     "confirm": _read_confirm,
     "dry_run": read_flag,
 }
+_OWN: Final[dict[str, Checker]] = {
+    "by": _read_by,
+    "to_due": read_time,
+    "rate": _read_rate,
+    "reason": _read_reason,
+}
 _TOPIC_NEEDED: Final = {"topic": 'topic is required: a name such as "orders", a list of names, or "*" with confirm'}
-_PLANNED: Final = ("by", "to_due", "rate", "reason")
-_CANCEL: Final = Fields(_SERVED, required=_TOPIC_NEEDED, planned=_PLANNED)
 _BEGIN: Final = Fields(
-    {"kind": _read_kind, **_SERVED}, required={"kind": "kind is required, such as cancel", **_TOPIC_NEEDED},
-    planned=_PLANNED,
-)  # fmt: skip
+    {"kind": _read_kind, **_WHICH, **_OWN}, required={"kind": "kind is required, such as cancel", **_TOPIC_NEEDED}
+)
+
+
+def _fields_of(kind: OperationKind) -> Fields:
+    return Fields({**_WHICH, **{name: _OWN[name] for name in KIND_FIELDS[kind]}}, required=_TOPIC_NEEDED)
+
+
+_CANCEL, _SHIFT = _fields_of("cancel"), _fields_of("shift")
 
 
 async def begin(exchange: Exchange) -> Answer:
     """POST /v1/operations: begin an operation. It is waited for a second."""
-    return await _begin(exchange, _BEGIN, WAIT_S)
+    return await _begin(exchange, _BEGIN, None, WAIT_S)
 
 
 async def cancel(exchange: Exchange) -> Answer:
     """POST /v1/messages/cancel: cancel many messages. The operation is waited for half a minute."""
-    return await _begin(exchange, _CANCEL, WAIT_LONG_S)
+    return await _begin(exchange, _CANCEL, "cancel", WAIT_LONG_S)
 
 
-async def _begin(exchange: Exchange, fields: Fields, wait_s: float) -> Answer:
+async def shift(exchange: Exchange) -> Answer:
+    """POST /v1/messages/shift: move many messages in time. The operation is waited for half a minute."""
+    return await _begin(exchange, _SHIFT, "shift", WAIT_LONG_S)
+
+
+async def _begin(exchange: Exchange, fields: Fields, kind: OperationKind | None, wait_s: float) -> Answer:
     exchange.query(())
     exchange.require_type((JSON,))
     values = read_object(await exchange.read(), fields)
     check_window(values, "/from")
+    kind = values["kind"] if kind is None else kind
+    _check_own(kind, values)
     wish = OperationIn(
-        kind="cancel", topics=values["topic"], from_ms=values.get("from"), to_ms=values.get("to"),
-        tag=values.get("tag"), note=values.get("note", ""), confirm=values.get("confirm"),
+        kind=kind, topics=values["topic"], from_ms=values.get("from"), to_ms=values.get("to"),
+        tag=values.get("tag"), reason=values.get("reason"), by_ms=values.get("by"), to_due_ms=values.get("to_due"),
+        rate=values.get("rate"), note=values.get("note", ""), confirm=values.get("confirm"),
         dry_run=values.get("dry_run", False), wait_s=wait_s,
     )  # fmt: skip
     view = await exchange.port.begin_operation(wish, principal=exchange.principal)
@@ -108,12 +165,49 @@ async def _begin(exchange: Exchange, fields: Fields, wait_s: float) -> Answer:
     return exchange.document(_shape(view), status, {"Location": f"/v1/operations/{view.id}"})
 
 
+def _check_own(kind: OperationKind, values: dict[str, Any]) -> None:
+    """Raise a Problem for a field that this kind does not take, or that it lacks."""
+    for name in _OWN:
+        if name in values and name not in KIND_FIELDS[kind]:
+            takes = " and ".join(each for each, names in KIND_FIELDS.items() if name in names)
+            raise _refused(name, f"a {kind} takes no {name}; {takes} takes it")
+    if kind == "shift" and ("by" in values) == ("to_due" in values):
+        raise _refused("by", 'a shift takes by, such as "-30m", or to_due, a time; give one of them')
+
+
+def _refused(name: str, detail: str) -> Problem:
+    return Problem("invalid-field", f"{name}: {detail}", errors=[FieldFault(f"/{name}", detail)])
+
+
 async def one(exchange: Exchange) -> Answer:
     """GET /v1/operations/{id}: return an operation as it is now."""
     exchange.query(())
     return exchange.document(_shape(await exchange.port.operation(exchange.params["id"], principal=exchange.principal)))
 
 
+async def pause(exchange: Exchange) -> Answer:
+    """POST /v1/operations/{id}/pause: let an operation rest."""
+    return await _change(exchange, "pause")
+
+
+async def resume(exchange: Exchange) -> Answer:
+    """POST /v1/operations/{id}/resume: let an operation go on."""
+    return await _change(exchange, "resume")
+
+
+async def abort(exchange: Exchange) -> Answer:
+    """POST /v1/operations/{id}/abort: end an operation where it stands."""
+    return await _change(exchange, "abort")
+
+
+async def _change(exchange: Exchange, verb: OperationVerb) -> Answer:
+    exchange.query(())
+    read_object(await exchange.read_optional((JSON,)), _NOTHING)
+    view = await exchange.port.change_operation(exchange.params["id"], verb, principal=exchange.principal)
+    return exchange.document(_shape(view))
+
+
+_NOTHING: Final = Fields({})
 _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {"limit": query_limit, "cursor": query_cursor}
 
 
@@ -134,6 +228,10 @@ def _shape(view: OperationView) -> dict[str, Any]:
         "from": None if view.from_ms is None else render_time(view.from_ms),
         "to": None if view.to_ms is None else render_time(view.to_ms),
         "tag": view.tag,
+        "reason": view.reason,
+        "by": None if view.by_ms is None else _signed(view.by_ms),
+        "to_due": None if view.to_due_ms is None else render_time(view.to_due_ms),
+        "rate": view.rate,
         "note": view.note,
         "begun": render_time(view.begun_ms),
         "ended": None if view.ended_ms is None else render_time(view.ended_ms),
@@ -146,10 +244,18 @@ def _shape(view: OperationView) -> dict[str, Any]:
     }
 
 
+def _signed(by_ms: int) -> str:
+    return f"{'-' if by_ms < 0 else ''}{render_duration(abs(by_ms))}"
+
+
 ROUTES: Final = (
     Route("POST", "/v1/operations", begin, says=BEGIN),
     Route("GET", "/v1/operations", list_operations, says=LIST),
     Route("GET", "/v1/operations/{id}", one, says=ONE),
+    Route("POST", "/v1/operations/{id}/pause", pause, says=PAUSE),
+    Route("POST", "/v1/operations/{id}/resume", resume, says=RESUME),
+    Route("POST", "/v1/operations/{id}/abort", abort, says=ABORT),
     Route("POST", "/v1/messages/cancel", cancel, says=CANCEL),
+    Route("POST", "/v1/messages/shift", shift, says=SHIFT),
 )
 """The routes of this file."""

@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.history.event import Answered, Cancelled, Event, Fault, Gone, HandedOver, Offered, Settled
 from node.runtime.clock import NodeClock
-from replication.apply.message.move import CODE_REDRIVEN
+from storage.format.rows import CODE_REDRIVEN
 
 E = TypeVar("E", bound=Event)
 

@@ -24,8 +24,8 @@ from chaos.history.event import (
 from chaos.history.history import History
 from chaos.history.repeats import Repeat, repeats
 from node.port.failure_code import NACKED
-from replication.apply.message.move import CODE_REDRIVEN
 from storage.format.level import LEVELS
+from storage.format.rows import CODE_REDRIVEN
 from storage.format.states import DELIVERED
 
 Name = tuple[str, int, int]  # (message id, term, attempt)

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import click
 
 from cli.connection import Connection
-from cli.message.operation import carry_out, show_operation
+from cli.operation.many import topic_field
+from cli.operation.operation import carry_out, show_operation
 from cli.option import due_options, if_match_option, window_fields
 from cli.output import client_options, show_fields, show_json
 
@@ -46,18 +47,11 @@ def command(
         return
     if not many:
         raise click.UsageError("say which: the ID of a message, or --topic TOPIC, or --all-topics")
-    if options["topics"] and options["all_topics"]:
-        raise click.UsageError("give --topic or --all-topics, not both")
     if headers:
         raise click.UsageError("--if-match goes with the ID of one message")
-    request: dict[str, object] = {"kind": "cancel", "topic": _topic(options["topics"])} | window_fields(options)
+    topic = topic_field(options["topics"], all_topics=options["all_topics"])
+    request: dict[str, object] = {"kind": "cancel", "topic": topic} | window_fields(options)
     if options["note"] is not None:
         request["note"] = options["note"]
     document = carry_out(connection, request, "Cancel them", dry_run=options["dry_run"], yes=options["yes"])
     show_operation(document, output)
-
-
-def _topic(topics: tuple[str, ...]) -> object:
-    if not topics:
-        return "*"
-    return topics[0] if len(topics) == 1 else list(topics)

@@ -43,6 +43,7 @@ from api.port.queries import (
     ListQuery,
     OperationIn,
     OperationPage,
+    OperationVerb,
     OperationView,
     WheelHour,
     WheelQuery,
@@ -59,6 +60,7 @@ from node.port.message_port import (
     HistogramAsked,
     MessageAsked,
     OperationAsked,
+    OperationChange,
     OperationsAsked,
     RedriveAsked,
     RescheduleAsked,
@@ -246,6 +248,10 @@ class Front:
     async def operation(self, id: str, *, principal: Principal) -> OperationView:
         """Return an operation. Raises `unknown-operation`."""
         return await self.groups.home.leading.operation(OperationAsked(id))
+
+    async def change_operation(self, id: str, verb: OperationVerb, *, principal: Principal) -> OperationView:
+        """Pause an operation, let it go on, or end it early."""
+        return await self.groups.home.leading.change_operation(OperationChange(id, verb))
 
     async def operations(self, after: str | None, most: int, *, principal: Principal) -> OperationPage:
         """Return at most `most` operations, newest first, that began before the operation `after`."""

@@ -47,7 +47,7 @@ from node.message.topic_put import another_revision, put_topic, topic_named
 from node.message.view import find, place_states, tell, view_message
 from node.message.wheel_view import WheelView
 from node.operation.begin import OperationBegin
-from node.operation.standing import cancelled_ms
+from node.operation.standing import in_operation
 from node.port.draft import Draft
 from node.port.group_port import (
     GroupStatus,
@@ -58,6 +58,7 @@ from node.port.message_port import (
     HistogramAsked,
     MessageAsked,
     OperationAsked,
+    OperationChange,
     OperationsAsked,
     RedriveAsked,
     RescheduleAsked,
@@ -89,8 +90,9 @@ class GroupService(ClusterService):
         self._list = MessageList(parts.store, parts.clock)
         self._wheel = WheelView(parts.store, parts.clock, parts.tick)
         self._operations = OperationBegin(
-            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels, parts.counting, parts.in_hand
-        )
+            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels, parts.counting, parts.in_hand,
+            parts.config.limits.max_delay_ms,
+        )  # fmt: skip
         self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
         self._topic_drops = TopicDrops(
             parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
@@ -157,7 +159,7 @@ class GroupService(ClusterService):
         return view_message(
             store, found, asked.id, stands=stands, topic=topic, now_ms=now_ms,
             term=newest_term, nodes=[member.id for member in parts.members.table.all()], told=told,
-            leads=term is not None, leased_ahead=leased_ahead, ended_ms=cancelled_ms(store, found, stands, now_ms),
+            leads=term is not None, leased_ahead=leased_ahead, among=in_operation(store, found, stands, now_ms),
         )  # fmt: skip
 
     @reads_files
@@ -307,12 +309,19 @@ class GroupService(ClusterService):
     async def begin_operation(self, wish: OperationIn) -> OperationView:
         """See MessagePort."""
         await self._leadership.sure()
+        if wish.kind != "cancel" and not wish.dry_run:
+            self._parts.reserve.check()
         return await self._operations.begin(wish, self._leadership.require)
 
     async def operation(self, asked: OperationAsked) -> OperationView:
         """See MessagePort."""
         await self._leadership.sure()
         return self._operations.one(asked.id)
+
+    async def change_operation(self, asked: OperationChange) -> OperationView:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._operations.change(asked.id, asked.verb, self._leadership.require)
 
     async def operations(self, asked: OperationsAsked) -> OperationPage:
         """See MessagePort."""

@@ -31,7 +31,7 @@ from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.apply.message.cancel import CANCELLED
-from replication.apply.message.message_location import HELD, LEASED, MISMATCH, SETTLED, UNKNOWN
+from replication.apply.message.message_location import HELD, IN_PROGRESS, LEASED, MISMATCH, SETTLED, UNKNOWN
 from replication.apply.message.move import RESCHEDULED
 from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
 from storage.format.rows import Settles
@@ -109,6 +109,8 @@ class MessageChange:
             return unknown_message()
         if result == MISMATCH:
             return _mismatch(revision_of(find(store, id).record), if_match)
+        if result == IN_PROGRESS:
+            return Problem("in-progress", "an operation is about to move the message; wait for its end, or abort it")
         _, told = await tell(store, id)
         if result == SETTLED and not (len(told) and IS_SETTLED[int(told[-1]["what"])]):
             return Problem("already-settled", "the message was cancelled by an operation that still runs")

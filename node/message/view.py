@@ -18,14 +18,13 @@ from api.port.loop_turn import in_turns
 from api.port.message import Held, HistoryEvent, MessageView, Target
 from api.port.problem import Problem
 from node.settle.retry import describe, reason_of
-from replication.apply.message.move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.apply.message.unheard import nobody_heard
 from storage.format.array import U64
 from storage.format.hold_reasons import HOLD_REASONS
 from storage.format.message_id import BadId, decode_id
 from storage.format.pieces import at_once
 from storage.format.position import EVER_MS, GONE
-from storage.format.rows import BY_RECEIPT, PLANNED, Settles
+from storage.format.rows import BY_RECEIPT, CODE_REDRIVEN, CODE_RESCHEDULED, CODE_RESENT, PLANNED, Settles
 from storage.format.states import (
     CANCELLED,
     DELIVERED,
@@ -45,7 +44,7 @@ from storage.record.record import Record
 from storage.store import Store
 from storage.tables.topic import Topic, pause_of
 
-MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
+MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN, CODE_RESENT)
 """Codes of moves on purpose. All others say why a hand-over failed."""
 
 SCHEDULED_WORD: Final = STATES[PENDING].word
@@ -123,6 +122,16 @@ def place_states(store: Store, places: U64, term: int) -> Iterator[PlaceState]:
     return map(PlaceState, *(column.tolist() for column in columns))
 
 
+class InOperation(NamedTuple):
+    """When an operation cancelled a message, and since when one holds it to move it, ms. None if none does."""
+
+    cancelled_ms: int | None = None
+    held_ms: int | None = None
+
+
+NO_OPERATION: Final = InOperation()
+
+
 def view_message(
     store: Store,
     found: FoundMessage,
@@ -136,7 +145,7 @@ def view_message(
     nodes: Sequence[str] | None = None,
     leads: bool = False,
     leased_ahead: tuple[int, int] | None = None,
-    ended_ms: int | None = None,
+    among: InOperation = NO_OPERATION,
 ) -> MessageView:
     """Make the answer to a GET in this `term`.
 
@@ -147,14 +156,14 @@ def view_message(
     - `leads`: true if this node leads in this term.
     - `leased_ahead`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is
       no hand-over yet, and is not shown.
-    - `ended_ms`: when an operation that runs cancelled it, though no record says so yet.
+    - `among`: what operations make of it, though no record says so yet.
     """
     record = found.record
     history, begun = _made(told, leased_ahead, None if leads else now_ms, term) if len(told) else (told, True)
     attempt = stands.attempt
     if not begun:
         attempt = int(store.before_newest(np.array([found.place], np.uint64))["attempt"][0])
-    state = CANCELLED if ended_ms is not None else stands.state if begun else PENDING
+    state = CANCELLED if among.cancelled_ms is not None else stands.state if begun else PENDING
     shown = _shown(state, stands.lease_end_ms, stands.due_ms, now_ms)
     handed_over_ms = handed_over_at(history, term, now_ms) if len(history) else None
     return MessageView(
@@ -172,13 +181,13 @@ def view_message(
         headers=record.headers or None,
         key=record.key.decode() if record.key else None,
         handed_over_ms=handed_over_ms,
-        settled_ms=ended_ms or (int(history[-1]["at_ms"]) if IS_SETTLED[stands.state] else None),
+        settled_ms=among.cancelled_ms or (int(history[-1]["at_ms"]) if IS_SETTLED[stands.state] else None),
         lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
         history=() if nodes is None else _events(record, history, nodes, term, now_ms),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
-        held=_held(shown, stands.due_ms, topic),
+        held=_held(shown, stands.due_ms, topic, among.held_ms),
         extension=MESSAGE.kept(record.extension),
     )
 
@@ -207,9 +216,14 @@ def view_untouched(record: Record, id: str, state: str, due_ms: int, topic: Topi
     )
 
 
-def _held(shown: str, due_ms: int, topic: Topic | None) -> Held | None:
-    """The rule that holds a message which is shown in this state. None if no rule holds it."""
-    if shown != READY_WORD or topic is None or (pause := pause_of(topic.settings)).until_ms != EVER_MS:
+def _held(shown: str, due_ms: int, topic: Topic | None, moved_ms: int | None = None) -> Held | None:
+    """The rule that holds a message which is shown in this state. None if no rule holds it. `moved_ms`: since when an
+    operation is about to move it."""
+    if shown != READY_WORD:
+        return None
+    if moved_ms is not None:
+        return Held(HOLD_REASONS["operation"].name, max(due_ms, moved_ms))
+    if topic is None or (pause := pause_of(topic.settings)).until_ms != EVER_MS:
         return None
     return Held(HOLD_REASONS["pause"].name, max(due_ms, pause.since_ms) if pause.since_ms else None)
 

@@ -1,36 +1,72 @@
-"""Begins operations, and waits for their end.
+"""Begins operations, waits for their end, pauses them, lets them go on, and ends them early.
 
-From the proposal on nothing of the set is handed over (node/ready/operation_rule.py). Hand-overs that were made before
-have their Leases in the same entry or an earlier one, so the set sees them. Leases ahead of strict messages of the set
-are taken back, also in that entry.
+From the proposal on no open message of the set is handed over (node/ready/operation_rule.py). Hand-overs that were made
+before have their Leases in the same entry or an earlier one, so the set sees them. Leases ahead of strict messages of
+the set are taken back, also in that entry.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from api.port.problem import FieldFault, Problem
-from api.port.queries import WAIT_LONG_S, CountQuery, OperationIn, OperationPage, OperationView
+from api.port.queries import (
+    WAIT_LONG_S,
+    CountQuery,
+    OperationIn,
+    OperationPage,
+    OperationVerb,
+    OperationView,
+)
 from api.port.timestamp import render_time
 from node.cluster.levels import Levels
 from node.handover.term import Leads, Term
 from node.leader.operations_in_hand import OperationsInHand
 from node.message.count import Counting
 from node.message.topic_put import topic_named
-from node.operation.view import find_operation, id_of, kept, number_of, view_operation
+from node.operation.finder import FOUND_ROWS, Finder
+from node.operation.reason import code_of
+from node.operation.view import find_operation, id_of, kept, number_of, unknown_operation, view_operation
+from node.port.failure_code import REASONS
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.write.proposer import Proposer
-from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, Begun
-from replication.command.operation import BeginOperation
+from replication.apply.operation import (
+    AGAIN,
+    BEGUN,
+    ENDED,
+    IS_CANCEL,
+    MEETS,
+    TOO_MANY,
+    TOO_WIDE,
+    UNKNOWN,
+    Begun,
+    fixed_hours,
+)
+from replication.command.operation import BeginOperation, ChangeOperation
 from storage.format.position import HOUR_MS
 from storage.format.predicate import Predicate
 from storage.store import Store
-from storage.tables.operations import HOURS_MAX, RUNNING_MAX
+from storage.tables.operation_kind import CANCEL, OPERATION_KINDS
+from storage.tables.operation_row import (
+    ABORTED,
+    HOURS_MAX,
+    PAUSED,
+    RUNNING,
+    RUNNING_MAX,
+    Operation,
+    OperationRow,
+    Progress,
+)
 from storage.tables.registry import OPERATIONS
+from storage.tables.running_set import RunningSet
 from storage.tables.topic import DEFAULT_NAMESPACE
+
+_STATES: Final[Mapping[OperationVerb, int]] = {"pause": PAUSED, "resume": RUNNING, "abort": ABORTED}
 
 
 class OperationBegin:
@@ -46,13 +82,16 @@ class OperationBegin:
         levels: Levels,
         counting: Counting,
         in_hand: OperationsInHand,
+        max_delay_ms: int,
     ) -> None:
         self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
         self._levels, self._counting, self._in_hand = levels, counting, in_hand
+        self._max_delay_ms = max_delay_ms
 
     async def begin(self, wish: OperationIn, leads: Leads) -> OperationView:
         """See OperationPort."""
         self._levels.require("operations")
+        self._check(wish)
         which = self._which(wish)
         if wish.dry_run or wish.topics is None:
             matched = await self._matched(wish, leads)
@@ -62,7 +101,7 @@ class OperationBegin:
         number = await self._begun(wish, which, leads)
         with suppress(TimeoutError, Problem):  # it has begun, so it goes on under the next leader too
             async with asyncio.timeout(wish.wait_s):
-                while (found := self._store.catalog.of(OPERATIONS).find(number)) is not None and found.runs:
+                while (found := self._store.catalog.of(OPERATIONS).find(number)) is not None and not found.ended:
                     await self._in_hand.ended(number)
                     leads()
         return view_operation(find_operation(self._store, number, self._clock.now_ms()))
@@ -79,8 +118,22 @@ class OperationBegin:
         items = [view_operation(each) for each in behind[:most]]
         return OperationPage(items, items[-1].id if len(behind) > most else None)
 
+    async def change(self, id: str, verb: OperationVerb, leads: Leads) -> OperationView:
+        """See OperationPort."""
+        leads()
+        number = number_of(id)
+        result: int = await self._proposer.propose_single(ChangeOperation(number, _STATES[verb]))
+        if result == UNKNOWN:
+            raise unknown_operation(id)
+        if result == IS_CANCEL:
+            raise Problem("already-settled", "a cancel counts from its begin; it cannot be paused or aborted")
+        view = self.one(id)
+        if result == ENDED:
+            raise Problem("already-settled", f"the operation is {view.state}", operation=id)
+        return view
+
     async def settled(self, topic: int, leads: Leads) -> None:
-        """Wait until no operation runs that may have messages of this topic. Raises `change-in-progress`."""
+        """Wait until no cancel runs that may have messages of this topic. Raises `change-in-progress`."""
         try:
             async with asyncio.timeout(WAIT_LONG_S):
                 while (number := self.busy(topic)) is not None:
@@ -90,30 +143,65 @@ class OperationBegin:
             raise Problem("change-in-progress", "an operation still changes its messages; try again later") from None
 
     def busy(self, topic: int) -> int | None:
-        """The number of an operation that runs and may have messages of this topic."""
-        running = self._store.catalog.of(OPERATIONS).running
-        return next((each.number for each in running if each.which.topics is None or topic in each.which.topics), None)
+        """The number of a cancel that runs and may have messages of this topic."""
+        cancels = [each for each in self._store.catalog.of(OPERATIONS).running if each.rule.name == CANCEL]
+        return next((each.number for each in cancels if each.which.topics is None or topic in each.which.topics), None)
+
+    def _check(self, wish: OperationIn) -> None:
+        if wish.reason is not None and code_of(wish.reason) is None:
+            known = ", ".join(sorted(REASONS.values()))
+            detail = f'"{wish.reason}" is no reason of death; known: http-<status>, {known}'
+            raise Problem("invalid-field", f"reason: {detail}", errors=[FieldFault("/reason", detail)])
+        if wish.to_due_ms is not None and wish.to_due_ms - self._clock.now_ms() > self._max_delay_ms:
+            detail = f"the due time is more than {self._max_delay_ms} ms ahead, the most that is taken here"
+            raise Problem("beyond-max-delay", detail, errors=[FieldFault("/to_due", detail)])
+        if wish.by_ms is not None and wish.by_ms > self._max_delay_ms:
+            detail = f"by is more than {self._max_delay_ms} ms, the most that is taken here"
+            raise Problem("beyond-max-delay", detail, errors=[FieldFault("/by", detail)])
 
     def _which(self, wish: OperationIn) -> Predicate:
+        return Predicate.of(self._numbers(wish), wish.from_ms, wish.to_ms, wish.tag)
+
+    def _numbers(self, wish: OperationIn) -> tuple[int, ...] | None:
         names = wish.topics
-        topics = None if names is None else [topic_named(self._store, name).number for name in names]
-        return Predicate.of(topics, wish.from_ms, wish.to_ms, wish.tag)
+        return None if names is None else tuple(topic_named(self._store, name).number for name in names)
 
     async def _matched(self, wish: OperationIn, leads: Leads) -> int:
-        """The number of open messages that match now, as of one moment for each hour."""
+        """The number of messages that match now, as of one moment for each hour."""
+        if not OPERATION_KINDS[wish.kind].takes_open:
+            return await self._matched_of_ended(wish, leads)
         topics: tuple[str | None, ...] = (None,) if wish.topics is None else wish.topics
         queries = [CountQuery(topic=topic, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for topic in topics]
         return sum([await self._counting.count(query, leads) for query in queries])
+
+    async def _matched_of_ended(self, wish: OperationIn, leads: Leads) -> int:
+        """The same for ended messages: they are found as for an operation that begins now."""
+        row = OperationRow(
+            number=0, kind=wish.kind, numbers=self._numbers(wish), from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
+            reason=wish.reason,
+        )  # fmt: skip
+        fixed = self._store.extents(fixed_hours(self._store, row))
+        row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units, fixed.settles)
+        finder = Finder(self._store, self._clock, RunningSet(Operation(row, Progress())), leads().term)
+        matched = 0
+        while not finder.ended:
+            found = await finder.found(FOUND_ROWS)
+            matched += len(finder.give_out(len(found)).places)
+            leads()
+        return matched
 
     async def _begun(self, wish: OperationIn, which: Predicate, leads: Leads) -> int:
         """Propose the operation, and return its number."""
         while True:
             term, mark = leads(), int(self._entropy.id_bits(1)[0])
-            self._in_hand.proposed[mark] = which
-            self._withdraw(term, which)
+            if OPERATION_KINDS[wish.kind].takes_open:
+                self._in_hand.proposed[mark] = which
+                self._withdraw(term, which)
             command = BeginOperation(
-                wish.kind, DEFAULT_NAMESPACE, wish.topics, wish.from_ms, wish.to_ms, wish.tag, wish.note, mark
-            )
+                kind=wish.kind, namespace=DEFAULT_NAMESPACE, topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms,
+                tag=wish.tag, reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate,
+                note=wish.note, mark=mark,
+            )  # fmt: skip
             proposed = asyncio.ensure_future(self._proposer.propose_single(command))
             proposed.add_done_callback(partial(self._known, mark))
             # Shielded: if the client goes away, the operation and what holds its messages stay.
@@ -143,8 +231,8 @@ def _counted(wish: OperationIn, matched: int) -> OperationView:
     """The answer of a dry run."""
     return OperationView(
         id="", kind=wish.kind, state="", topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
-        note=wish.note, begun_ms=0, ended_ms=None, matched=matched, changed=0, prior={}, skipped={}, index=0,
-        progress=0.0,
+        reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate, note=wish.note, begun_ms=0,
+        ended_ms=None, matched=matched, changed=0, prior={}, skipped={}, index=0, progress=0.0,
     )  # fmt: skip
 
 
@@ -163,6 +251,10 @@ def _refused(begun: Begun, wish: OperationIn) -> Problem:
         fits = render_time((begun.value + 1) * HOUR_MS)
         detail = f"the window meets more than {HOURS_MAX} hours that hold messages; the first {HOURS_MAX} end at {fits}"
         return Problem("invalid-field", f"to: {detail}", errors=[FieldFault("/to", detail)])
+    if begun.result == MEETS:
+        met = id_of(begun.value)
+        detail = f"{met} runs, and has messages of these topics and this window; wait for its end, or abort it"
+        return Problem("in-progress", detail, operation=met)
     assert wish.topics is not None, "only a named topic is unknown"
     return Problem("unknown-topic", f"no topic is named {wish.topics[begun.value]}")
 

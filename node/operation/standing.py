@@ -1,24 +1,26 @@
-"""Says of a message that it is cancelled already, though the chunk of its operation is still to come."""
+"""Says of a message that an operation cancelled it already, or is about to move it. Its chunk is still to come."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from node.message.view import FoundMessage, PlaceState
+from node.message.view import NO_OPERATION, FoundMessage, InOperation, PlaceState
 from storage.format.states import IS_OPEN, LEASED
 from storage.store import Store
-from storage.tables.operations import RunningSet
 from storage.tables.registry import OPERATIONS
+from storage.tables.running_set import RunningSet
 
 
-def cancelled_ms(store: Store, found: FoundMessage, stands: PlaceState, now_ms: int) -> int | None:
-    """When an operation that runs cancelled this message. None if none has, or if the message is leased: then its
-    consumer decides."""
+def in_operation(store: Store, found: FoundMessage, stands: PlaceState, now_ms: int) -> InOperation:
+    """Find out if operations have an open message. If it is leased, its consumer decides."""
     leased = stands.state == LEASED and stands.lease_end_ms > now_ms
-    if leased or not IS_OPEN[stands.state]:
-        return None
-    begun = [each.operation.row.begun_ms for each in store.catalog.of(OPERATIONS).running if _has(store, each, found)]
-    return min(begun, default=None)
+    sets = store.catalog.of(OPERATIONS).of_open
+    if leased or not sets or not IS_OPEN[stands.state]:
+        return NO_OPERATION
+    having = [each for each in sets if _has(store, each, found)]
+    cancelled = [each.operation.row.begun_ms for each in having if not each.rule.moves]
+    held = [each.operation.row.begun_ms for each in having if each.rule.moves]
+    return InOperation(min(cancelled, default=None), min(held, default=None))
 
 
 def _has(store: Store, each: RunningSet, found: FoundMessage) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 
 from api.port.problem import Problem
 from api.port.queries import OperationView
-from storage.format.position import INDEX_BITS, INDEX_MAX
+from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.store import Store
-from storage.tables.operations import KEPT_MS, STATE_WORDS, Operation
+from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation
 from storage.tables.registry import OPERATIONS
 
 _ID: Final = re.compile(r"op-([0-9]{1,19})")
@@ -45,7 +45,7 @@ def find_operation(store: Store, number: int, now_ms: int) -> Operation:
 
 def kept(operation: Operation, now_ms: int) -> bool:
     """True if clients can still ask for it."""
-    return operation.runs or operation.progress.at_ms + KEPT_MS > now_ms
+    return not operation.ended or operation.progress.at_ms + KEPT_MS > now_ms
 
 
 def view_operation(operation: Operation) -> OperationView:
@@ -59,23 +59,37 @@ def view_operation(operation: Operation) -> OperationView:
         from_ms=row.from_ms,
         to_ms=row.to_ms,
         tag=row.tag,
+        reason=row.reason,
+        by_ms=row.by_ms,
+        to_due_ms=row.to_due_ms,
+        rate=row.rate,
         note=row.note,
         begun_ms=row.begun_ms,
-        ended_ms=None if operation.runs else now.at_ms,
-        matched=None if operation.runs else now.changed + now.leased + now.settled,
+        ended_ms=now.at_ms if operation.ended else None,
+        matched=now.changed + now.skipped if operation.ended else None,
         changed=now.changed,
         prior={"none": now.none, "known": now.known, "unknown": now.unknown},
-        skipped={"leased": now.leased, "settled": now.settled, "gone": 0, "key_taken": 0},
+        skipped={
+            "leased": now.leased,
+            "settled": now.settled,
+            "gone": now.gone,
+            "key_taken": now.key_taken,
+        },
         index=now.log_index,
-        progress=_share(operation) if operation.runs else 1.0,
+        progress=1.0 if now.state == DONE else _share(operation),
     )
 
 
 def _share(operation: Operation) -> float:
-    """How much of its work is done, by the units of its hours."""
-    row, place = operation.row, operation.progress.place
+    """How much of its work is done, by the units of its hours. In the order of due times the units of an hour count as
+    if they were spread evenly over it. 0 for one that was aborted."""
+    row, reached = operation.row, operation.progress.reached
     hours, firsts, ends = (np.frombuffer(column, np.int64) for column in (row.hours, row.firsts, row.ends))
-    units, hour, index = ends - firsts, place >> INDEX_BITS, place & INDEX_MAX
-    done = np.where(hours < hour, units, np.where(hours == hour, np.clip(index - firsts, 0, units), 0))
+    units, hour = ends - firsts, reached.place >> INDEX_BITS
+    if row.rule.moves:
+        here = units * np.clip(reached.due_ms - hours * HOUR_MS, 0, HOUR_MS) // HOUR_MS
+    else:
+        here = np.clip((reached.place & INDEX_MAX) - firsts, 0, units)
+    done = np.where(hours < hour, units, np.where(hours == hour, here, 0))
     whole = int(units.sum())
     return round(int(done.sum()) / whole, 4) if whole else 0.0

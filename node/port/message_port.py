@@ -19,6 +19,7 @@ from api.port.queries import (
     ListQuery,
     OperationIn,
     OperationPage,
+    OperationVerb,
     OperationView,
     WheelHour,
     WheelQuery,
@@ -100,6 +101,13 @@ class OperationAsked(Plain, frozen=True):
     id: str
 
 
+class OperationChange(Plain, frozen=True):
+    """An operation to pause, to let go on, or to end early."""
+
+    id: str
+    verb: OperationVerb
+
+
 class OperationsAsked(Plain, frozen=True):
     """A page of at most `most` operations that began before the operation `after`. None: the newest ones."""
 
@@ -167,6 +175,9 @@ class MessagePort(Protocol):
 
     async def operation(self, asked: OperationAsked) -> OperationView:
         """Return an operation. Raises `unknown-operation`."""
+
+    async def change_operation(self, asked: OperationChange) -> OperationView:
+        """See api.port.queries.OperationPort."""
 
     async def operations(self, asked: OperationsAsked) -> OperationPage:
         """Return a page of operations, the newest first. Raises `invalid-field`."""

@@ -1,7 +1,7 @@
-"""The rule of operations: no message of the set of an operation is handed over, from its proposal on.
+"""The rule of operations: no open message of the set of an operation is handed over, from its proposal on.
 
-An operation that runs has its set in the store. Until its entry is applied the leader knows it by its predicate alone.
-That takes in a few messages that are scheduled meanwhile, and none of these can be ready yet.
+An operation that has begun has its set in the store. Until its entry is applied the leader knows it by its predicate
+alone. That takes in a few messages that are scheduled meanwhile, and none of these can be ready yet.
 
 Tags are judged by their masks alone, so that no record is read here. A message whose tags only look like the wanted
 ones waits, too, until the operation has ended.
@@ -32,12 +32,12 @@ class OperationRule:
     @property
     def active(self) -> bool:
         """See Rule."""
-        return bool(self._proposed or self._store.catalog.of(OPERATIONS).running)
+        return bool(self._proposed or self._store.catalog.of(OPERATIONS).of_open)
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""
         held = np.zeros(len(units), np.bool_)
-        for each in self._store.catalog.of(OPERATIONS).running:
+        for each in self._store.catalog.of(OPERATIONS).of_open:
             held |= each.may_have(units.position, units.due_ms, units.topic, units.tags)
         for which in self._proposed.values():
             held |= which.may_match(units.due_ms, units.topic, units.tags)

@@ -52,6 +52,7 @@ FLAGS: Final = {
     "redriven": Said("Redriven", "Brought back from the dead."),
     "not_received": Said("Not received", "Handed over, and in no consumer's receipts."),
     "strict": Said("Strict topic", "Its topic hands over strictly."),
+    "resent": Said("Resent", "Delivered, and made due again by an operation."),
 }
 
 LATE_CAUSES: Final = {
@@ -72,6 +73,7 @@ CAUSES: Final = {
     "acked_late": Said("Acknowledged late", "The consumer did acknowledge it, after its lease had ended.", BLUE),
     "scheduled_twice": Said("Scheduled twice", "An equal message was scheduled shortly before it.", GREY),
     "unexplained": Said("Unexplained", "None of these: a promise is broken.", INK),
+    "resent": Said("Resent", "An operation made it due again after it was delivered, on a client's wish.", SKY),
 }
 
 LOST: Final = {

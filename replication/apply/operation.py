@@ -1,40 +1,42 @@
-"""Applies operations: begins one, whose set is fixed at that entry, and changes its messages chunk by chunk.
+"""Applies the begin of operations, and what clients do with them: pause one, let it go on, end it early.
 
     BeginOperation --> set: predicate, and for each hour the next index --> chunk, chunk, ... --> done
                        from this entry on all nodes judge by the set        each names the point that it reaches
 
-What is leased when its chunk comes is left alone. The set is behind the chunk then, so such a message is free again.
+The chunks are applied in replication/apply/operation_chunk.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from replication.apply.applying import Applying
-from replication.apply.message.cancel import cancel_free
-from replication.apply.message.message_location import lease_runs, standing_at
-from replication.apply.message.running_sets import count_cancelled, owners_of_chunk
-from replication.command.operation import BeginOperation, OperationChunk
-from storage.format.states import IS_OPEN, UNKNOWN
-from storage.tables.operations import (
-    DONE,
+from replication.command.operation import BeginOperation, ChangeOperation
+from storage.store import Store
+from storage.tables.operation_kind import CANCEL
+from storage.tables.operation_row import (
     HOURS_MAX,
     KEPT_MS,
+    PAUSED,
     RUNNING_MAX,
     OperationRow,
     Progress,
 )
 from storage.tables.registry import OPERATIONS
+from storage.tables.running_set import RunningSet
 
-BEGUN, AGAIN, UNKNOWN_TOPIC, TOO_MANY, TOO_WIDE = 0, 1, 2, 3, 4
+BEGUN, AGAIN, UNKNOWN_TOPIC, TOO_MANY, TOO_WIDE, MEETS = 0, 1, 2, 3, 4, 5
+CHANGED, ENDED, UNKNOWN, IS_CANCEL = 0, 1, 2, 3
+"""Results of a ChangeOperation. CHANGED: its state is the wanted one. The others say why not."""
 
 
 class Begun(NamedTuple):
     """The result of a BeginOperation. BEGUN: `value` is its number. AGAIN: another operation begins in this entry.
-    UNKNOWN_TOPIC: the row `value` of its topics does not exist. TOO_MANY run: `value` is the number of the oldest.
-    TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits.
+    UNKNOWN_TOPIC: the row `value` of its topics does not exist. TOO_MANY: `value` is the number of the oldest.
+    TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits. MEETS: another one has
+    messages of its topics and window. `value` is the number of that one.
     """
 
     result: int
@@ -64,49 +66,54 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
         from_ms=command.from_ms,
         to_ms=command.to_ms,
         tag=command.tag,
+        reason=command.reason,
+        by_ms=command.by_ms,
+        to_due_ms=command.to_due_ms,
+        rate=command.rate,
         note=command.note,
         begun_ms=now_ms,
     )
-    which = row.which
-    fixed = store.extents([hour for hour in store.open_hours() if which.touches(hour)])
+    if (other := _met(operations.running, row)) is not None:
+        return Begun(MEETS, other.number)
+    fixed = store.extents(fixed_hours(store, row))
     if len(fixed.hour) > HOURS_MAX:
         return Begun(TOO_WIDE, int(fixed.hour[HOURS_MAX - 1]))
     operations.forget(now_ms - KEPT_MS)
-    row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units)
+    row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units, fixed.settles)
     operations.begin(row, Progress(log_index=applying.index, at_ms=now_ms))
     return Begun(BEGUN, applying.index)
 
 
-def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:
-    """Cancel the messages of a chunk, and note how far the operation has come. False if the chunk is void, because the
-    operation does not stand where the chunk begins.
-    """
-    store, envelope = applying.store, applying.envelope
-    operations = store.catalog.of(OPERATIONS)
+def _met(running: Iterable[RunningSet], row: OperationRow) -> RunningSet | None:
+    """An operation that keeps the one of `row` from its begin. None keeps a cancel."""
+    if row.kind == CANCEL:
+        return None
+    return next((each for each in running if row.meets(each.operation.row)), None)
+
+
+def fixed_hours(store: Store, row: OperationRow) -> list[int]:
+    """The hours that may hold messages of the set now. An ended message stands in the hour of the due time that its
+    client asked for, or in a later one."""
+    if row.rule.takes_open:
+        return [hour for hour in store.open_hours() if row.which.touches(hour)]
+    from_on = replace(row.which, to_ms=None)
+    return [hour for hour in store.ended_hours() if from_on.touches(hour)]
+
+
+def apply_change_operation(applying: Applying, command: ChangeOperation) -> int:
+    """Pause an operation, let it go on, or end it. The result is CHANGED, ENDED, UNKNOWN or IS_CANCEL."""
+    operations, now_ms = applying.store.catalog.of(OPERATIONS), applying.envelope.now_ms
     operation = operations.find(command.number)
-    if operation is None or not operation.runs or command.begin != operation.progress.place:
-        return False
-    place = command.place[store.state_only(command.place) != UNKNOWN]  # all of an hour may have ended, and be unlinked
-    standing = standing_at(store, place)
-    assert standing.units is not None, "their units were read"
-    owner = owners_of_chunk(store, command.number, place, standing.units)
-    leased = lease_runs(store, standing.states, envelope)
-    free = (IS_OPEN[standing.states.state] & ~leased).nonzero()[0]
-    no_doubt = np.zeros(len(place), np.bool_)
-    prior = cancel_free(store, store.homes(place), standing, no_doubt, free, envelope)
-    count_cancelled(applying, owner[free], prior[free])
-    applying.told.settled(standing.place[free])
+    if operation is None:
+        return UNKNOWN
+    if operation.ended:
+        return ENDED
+    if operation.row.kind == CANCEL:
+        return IS_CANCEL
     now = operation.progress
-    ours = int(np.count_nonzero(leased & (owner == command.number)))
-    state = DONE if command.last else now.state
-    operations.advance(
-        command.number,
-        now._replace(
-            state=state,
-            place=command.end,
-            leased=now.leased + ours,
-            log_index=applying.index,
-            at_ms=envelope.now_ms,
-        ),
-    )
-    return True
+    if command.paused_ms not in (0, now.paused_ms):
+        return CHANGED
+    paused_ms = now_ms if command.state == PAUSED else now.paused_ms
+    changed = now._replace(state=command.state, paused_ms=paused_ms, log_index=applying.index, at_ms=now_ms)
+    operations.advance(command.number, changed)
+    return CHANGED

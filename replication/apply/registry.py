@@ -27,7 +27,8 @@ from replication.apply.message.move import apply_redrive, apply_reschedule
 from replication.apply.message.release import apply_release
 from replication.apply.message.schedule import apply_schedule
 from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
-from replication.apply.operation import apply_begin_operation, apply_operation_chunk
+from replication.apply.operation import apply_begin_operation, apply_change_operation
+from replication.apply.operation_chunk import apply_operation_chunk
 from replication.apply.overdue import apply_overdue_cutoff
 from replication.apply.promotion import apply_promotion
 from replication.apply.topic import apply_drop_topic, apply_put_topic
@@ -39,7 +40,7 @@ from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
-from replication.command.operation import BeginOperation, OperationChunk
+from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule
@@ -112,5 +113,6 @@ COMMANDS: Final = registered(
         CommandRow(Kind.OVERDUE_CUTOFF, OverdueCutoff.unpack, apply_overdue_cutoff),
         CommandRow(Kind.BEGIN_OPERATION, BeginOperation.unpack, apply_begin_operation, since=NEEDS["operations"]),
         CommandRow(Kind.OPERATION_CHUNK, OperationChunk.unpack, apply_operation_chunk, since=NEEDS["operations"]),
+        CommandRow(Kind.CHANGE_OPERATION, ChangeOperation.unpack, apply_change_operation, since=NEEDS["operations"]),
     ]
 )

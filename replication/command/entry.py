@@ -78,6 +78,7 @@ class Kind(IntEnum):
     OVERDUE_CUTOFF = 61
     BEGIN_OPERATION = 70
     OPERATION_CHUNK = 71
+    CHANGE_OPERATION = 72
 
 
 class EntryRefused(Exception):

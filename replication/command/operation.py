@@ -1,32 +1,40 @@
-"""Commands of an operation: the one that begins it, and the chunks in which its messages are changed."""
+"""Commands of an operation: begin it, change its messages chunk by chunk, pause it, let it go on, end it early."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from replication.command.column import ColumnReader, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import U64
-from storage.tables.operations import CANCEL
+from storage.tables.operation_kind import OPERATION_KINDS
+from storage.tables.operation_row import ABORTED, PAUSED, RUNNING, Point
+
+_CHANGES: Final = (RUNNING, PAUSED, ABORTED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginOperation:
     """Begin an operation. Its set is fixed at the entry of this command. `topics` are names, None for all topics.
 
-    `mark` is a random number by which the leader knows the command again. At most one operation begins in an entry.
+    The fields are those of OperationRow. `mark` is a random number by which the leader knows the command again. At most
+    one operation begins in an entry.
     """
 
     kind: str
     namespace: str
     topics: tuple[str, ...] | None
-    from_ms: int | None
-    to_ms: int | None
-    tag: str | None
-    note: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+    reason: str | None = None
+    by_ms: int | None = None
+    to_due_ms: int | None = None
+    rate: int | None = None
+    note: str = ""
     mark: int
 
     def pack(self) -> Packed:
@@ -38,6 +46,10 @@ class BeginOperation:
             "from": self.from_ms,
             "to": self.to_ms,
             "tag": self.tag,
+            "reason": self.reason,
+            "by": self.by_ms,
+            "to_due": self.to_due_ms,
+            "rate": self.rate,
             "note": self.note,
             "mark": self.mark,
         }
@@ -50,8 +62,8 @@ class BeginOperation:
         value = reader.map()
         reader.end()
         kind = filled(value.get("kind"), str, "kind")
-        if kind != CANCEL:
-            raise EntryRefused(f"operation {kind!r}; {CANCEL} is known")
+        if kind not in OPERATION_KINDS:
+            raise EntryRefused(f"operation {kind!r}; known: {', '.join(OPERATION_KINDS)}")
         return cls(
             kind=kind,
             namespace=filled(value.get("namespace"), str, "namespace"),
@@ -59,6 +71,10 @@ class BeginOperation:
             from_ms=_optional(value, "from", int),
             to_ms=_optional(value, "to", int),
             tag=_optional(value, "tag", str),
+            reason=_optional(value, "reason", str),
+            by_ms=_optional(value, "by", int),
+            to_due_ms=_optional(value, "to_due", int),
+            rate=_optional(value, "rate", int),
             note=filled(value.get("note"), str, "note"),
             mark=filled(value.get("mark"), int, "mark"),
         )
@@ -68,19 +84,19 @@ class BeginOperation:
 class OperationChunk:
     """Change the next messages of an operation, n rows by place, in the order of its work.
 
-    `begin` is the position that the operation has reached before, or the chunk is void. `end` is the position that it
-    has reached after. If it is the `last`, the operation has ended.
+    `begin` is the point that the operation has reached before, or the chunk is void. `end` is the point that it has
+    reached after. If it is the `last`, the operation has ended.
     """
 
     number: int
-    begin: int
-    end: int
+    begin: Point
+    end: Point
     last: bool
     place: U64
 
     def pack(self) -> Packed:
         """The command as a section."""
-        value = {"number": self.number, "begin": self.begin, "end": self.end, "last": self.last}
+        value = {"number": self.number, "begin": list(self.begin), "end": list(self.end), "last": self.last}
         return Kind.OPERATION_CHUNK, len(self.place), [pack_map(value), *pack_columns(self.place)]
 
     @classmethod
@@ -92,10 +108,42 @@ class OperationChunk:
         reader.end()
         return cls(
             number=filled(value.get("number"), int, "number"),
-            begin=_position(value, "begin"),
-            end=_position(value, "end"),
+            begin=_point(value, "begin"),
+            end=_point(value, "end"),
             last=filled(value.get("last"), bool, "last"),
             place=place,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOperation:
+    """Let an operation go on (RUNNING), or pause it (PAUSED), or end it early (ABORTED).
+
+    `paused_ms`: only if it is paused since then. 0: in any case.
+    """
+
+    number: int
+    state: int
+    paused_ms: int = 0
+
+    def pack(self) -> Packed:
+        """The command as a section."""
+        value = {"number": self.number, "state": self.state, "paused": self.paused_ms}
+        return Kind.CHANGE_OPERATION, 1, [pack_map(value)]
+
+    @classmethod
+    def unpack(cls, section: Section) -> ChangeOperation:
+        """The command out of a section. Raises `EntryRefused`."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        reader.end()
+        state = filled(value.get("state"), int, "state")
+        if state not in _CHANGES:
+            raise EntryRefused(f"state {state}: no client may ask for it")
+        return cls(
+            number=filled(value.get("number"), int, "number"),
+            state=state,
+            paused_ms=filled(value.get("paused"), int, "paused"),
         )
 
 
@@ -103,8 +151,11 @@ def _optional(value: dict[str, Any], name: str, kind: type) -> Any:
     return None if value.get(name) is None else filled(value[name], kind, name)
 
 
-def _position(value: dict[str, Any], name: str) -> int:
-    position: int = filled(value.get(name), int, name)
-    if not 0 <= position < 1 << 64:
-        raise EntryRefused(f"{name}: a position expected, found {position}")
-    return position
+def _point(value: dict[str, Any], name: str) -> Point:
+    found = filled(value.get(name), list, name)
+    if [type(each) for each in found] != [int, int]:
+        raise EntryRefused(f"{name}: a due time and a position expected")
+    point = Point(*found)
+    if not (0 <= point.due_ms < 1 << 63 and 0 <= point.place < 1 << 64):
+        raise EntryRefused(f"{name}: a due time and a position expected, found {found}")
+    return point

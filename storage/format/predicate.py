@@ -115,6 +115,10 @@ class Predicate:
             self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
         )
 
+    def has_due(self, due_ms: int) -> bool:
+        """True if a due time is in [from_ms, to_ms)."""
+        return (self.from_ms is None or self.from_ms <= due_ms) and (self.to_ms is None or due_ms < self.to_ms)
+
     def of_topics(self, topic: U32) -> Mask:
         """True, shape [n], for units of its topics."""
         if self.topics is None:

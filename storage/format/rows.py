@@ -93,6 +93,8 @@ Time and node are those of the extension. From level 3 on.
 BY_FAILURE: Final = 4
 """Bit in the `code` of a cancelled record: the message was of the set of an operation, and its hand-over failed. The
 bits below it say what was known of the hand-overs before. From level 4 on."""
+CODE_RESCHEDULED, CODE_REDRIVEN, CODE_RESENT = 2000, 2001, 2002
+"""The `code` of the records of a move that a client asked for. Codes of failures are smaller."""
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
 UNIT_MOVED: Final = 2

@@ -63,12 +63,13 @@ class HoursHeld(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """The extents of hours, in rising order: number of the hour, global_index of its first unit, how many units, [n]
-    each."""
+    """The extents of hours, in rising order, [n] each: number, global_index of the first unit, and how many units and
+    settle records there are."""
 
     hour: I64
     first: I64
     units: I64
+    settles: I64
 
     @classmethod
     def join(cls, parts: "Sequence[Extents]") -> "Extents":
@@ -154,7 +155,7 @@ class HourTable:
         else:
             at = self.find(number for number in numbers if number in self)
         rows = self.rows[at]
-        return Extents(rows["number"], rows["first"], rows["units"])
+        return Extents(rows["number"], rows["first"], rows["units"], rows["settles"])
 
     def get(self, number: int) -> HourCounters | None:
         """An hour's counters, or None."""

@@ -33,6 +33,7 @@ from storage.format.states import (
 )
 from storage.hour.hour import Hour
 from storage.query.lease_end import lease_ends_ms
+from storage.record.record import Record
 from storage.state.unit_states import States
 
 _READ_ROWS: Final = 256
@@ -124,33 +125,39 @@ class SelectedHour:
 
     def tagged(self, at: I64, size: U32) -> Mask:
         """Return a boolean array: False for each of these units (global indexes and sizes) whose record lacks the
-        wanted tags. Reads a few MiB of records at a time. Raises Corrupt or DiskFailed."""
+        wanted tags. Raises Corrupt or DiskFailed."""
         tags = self.selection.which.tags
         if tags is None:
             return np.ones(len(at), np.bool_)
-        wanted: list[bool] = []
+        return np.array([tags.matches(record.tags) for record in self.records(at, size)], np.bool_)
+
+    def records(self, at: I64, size: U32) -> Iterator[Record]:
+        """Yield the records of these units (global indexes and sizes). Reads a few MiB at a time. Raises Corrupt or
+        DiskFailed."""
         edges = np.cumsum(size, dtype=np.int64)
         start = 0
         while start < len(at):
             before = int(edges[start - 1]) if start else 0
             most = int(np.searchsorted(edges, before + _READ_BYTES, side="right"))
             stop = max(start + 1, min(start + _READ_ROWS, most))
-            wanted += [tags.matches(record.tags) for record in self.content.records(at[start:stop])]
+            yield from self.content.records(at[start:stop])
             start = stop
-        return np.array(wanted, np.bool_)
+
+    def settle_blocks(self) -> Iterator[Settles]:
+        """Yield all settle records in order. Raises Corrupt or DiskFailed."""
+        for _, rows in self.content.files.settle.blocks(self.content.saved_settles):
+            yield rows
+        yield from self.content.staged_settles.arrays
 
     def _read_states(self) -> U8:
         """The state of each unit, from the settle records. A home that was ever forwarded counts as forwarded, even if
         its message has ended."""
-        hour = self.content
-        state = np.zeros(hour.units, np.uint8)
+        state = np.zeros(self.units, np.uint8)
         forwarded: list[I64] = []
-        for _, rows in hour.files.settle.blocks(hour.saved_settles):
-            self._absorb(state, rows, forwarded)
-        for rows in hour.staged_settles.arrays:
+        for rows in self.settle_blocks():
             self._absorb(state, rows, forwarded)
         for at in forwarded:
-            state[at - hour.first] = FORWARDED
+            state[at - self.content.first] = FORWARDED
         return state
 
     def _absorb(self, state: U8, rows: Settles, forwarded: list[I64]) -> None:

@@ -21,7 +21,8 @@ from storage.format.registry import BadRow
 from storage.tables.first_index import FirstIndexes
 from storage.tables.key import HOUR_BYTES, Keys
 from storage.tables.members import NUMBER_MAX, Members
-from storage.tables.operations import HOURS_MAX, KEPT_MAX, RUNNING_MAX, Operations
+from storage.tables.operation_row import HOURS_MAX, KEPT_MAX, RUNNING_MAX
+from storage.tables.operations import Operations
 from storage.tables.topic import Topics
 
 ABOUT: Final = b"about"
@@ -130,13 +131,13 @@ MEMBERS: Final = TableRow(
 OPERATIONS: Final = TableRow(
     "operations",
     rows_max=KEPT_MAX + RUNNING_MAX,
-    row_bytes=24 * HOURS_MAX + 4_096,  # of one that runs; without its hours once it has ended
+    row_bytes=32 * HOURS_MAX + 4_096,  # of one that runs; without its hours once it has ended
     dropped_by="replication/apply/operation.py",
     cache=Operations,
     beside=("progress",),
 )
 PROGRESS: Final[TableRow] = TableRow(
-    "progress", rows_max=OPERATIONS.rows_max, row_bytes=100, dropped_by=OPERATIONS.dropped_by
+    "progress", rows_max=OPERATIONS.rows_max, row_bytes=120, dropped_by=OPERATIONS.dropped_by
 )
 
 TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS, OPERATIONS, PROGRESS])

@@ -14,6 +14,7 @@ from api.port.queries import (
     HistogramBucket,
     OperationIn,
     OperationPage,
+    OperationVerb,
     OperationView,
     WheelHour,
     WheelQuery,
@@ -121,11 +122,12 @@ class MemoryQueries(MemoryCluster):
         found = [held for query in queries for held in self._counted(query)]
         if not wish.dry_run:
             for held in found:
-                held.state = "cancelled"
+                held.state = "cancelled" if wish.kind == "cancel" else held.state
         runs = wish.note == "runs"
         view = OperationView(
             id=f"op-{1234 + len(self.begun)}", kind=wish.kind, state="running" if runs else "done", topics=wish.topics,
-            from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag, note=wish.note, begun_ms=self.clock_ms,
+            from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag, reason=wish.reason, by_ms=wish.by_ms,
+            to_due_ms=wish.to_due_ms, rate=wish.rate, note=wish.note, begun_ms=self.clock_ms,
             ended_ms=None if runs else self.clock_ms, matched=None if runs else len(found), changed=len(found),
             prior={"none": len(found), "known": 0, "unknown": 0},
             skipped=dict.fromkeys(("leased", "settled", "gone", "key_taken"), 0), index=1236, progress=1.0,
@@ -137,6 +139,16 @@ class MemoryQueries(MemoryCluster):
     async def operation(self, id: str, *, principal: Principal) -> OperationView:
         if id not in self.begun:
             raise Problem("unknown-operation", f"there is no operation {id}")
+        return self.begun[id]
+
+    async def change_operation(self, id: str, verb: OperationVerb, *, principal: Principal) -> OperationView:
+        """It is what the verb says. One that nobody began is a shift that runs."""
+        states = {"pause": "paused", "resume": "running", "abort": "aborted"}
+        if id not in self.begun:
+            wish = OperationIn(kind="shift", topics=("orders",), by_ms=-1_800_000, rate=1, note="runs")
+            begun = await self.begin_operation(wish, principal=principal)
+            self.begun = {id: msgspec.structs.replace(begun, id=id)}
+        self.begun[id] = msgspec.structs.replace(await self.operation(id, principal=principal), state=states[verb])
         return self.begun[id]
 
     async def operations(self, after: str | None, most: int, *, principal: Principal) -> OperationPage:

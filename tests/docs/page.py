@@ -40,6 +40,8 @@ _OF_THE_RUN = (
     "connections_max",
     "held_bytes_max",
 ) + ("commit_index", "applied_index", "lag", "clock_offset_ms", "tick", "local_index", "p50", "p99", "p99_9", "max")
+#: Members of an operation that has not ended, or was aborted: how far it has come by then is of the run.
+_SO_FAR = ("changed", "matched", "none", "progress")
 #: A line of an answer in text that stands for any others.
 _MORE = "..."
 
@@ -139,12 +141,18 @@ def _compare_text(wanted: list[str], came: list[str]) -> None:
         assert wanted == came
 
 
+def _is_so_far(document: dict[str, Any]) -> bool:
+    """Whether an operation has not done all its work. Its counts of priors say it too."""
+    return document.get("state") in ("running", "paused", "aborted") or document.keys() == {"none", "known", "unknown"}
+
+
 def _compare_values(want: Any, came: Any, where: str, names: dict[str, str]) -> None:
     name = where.rpartition("/")[2]
     if isinstance(want, dict) and isinstance(came, dict):
         assert want.keys() == came.keys(), where
         for key in want:
-            _compare_values(want[key], came[key], f"{where}/{key}", names)
+            if not (_is_so_far(want) and key in _SO_FAR and want[key] is not None and came[key] is not None):
+                _compare_values(want[key], came[key], f"{where}/{key}", names)
     elif isinstance(want, list) and isinstance(came, list):
         assert len(want) == len(came), where
         for each, other in zip(want, came, strict=True):

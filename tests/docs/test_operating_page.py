@@ -26,8 +26,7 @@ ELSEWHERE: Final = {
 }
 #: Commands that the page names without their arguments.
 NAMES: Final = {
-    f"hourwheel {name}"
-    for name in ("reconcile", "chaos", "serve", "verify", "cluster remove", "node drain", "dead", "redrive")
+    f"hourwheel {name}" for name in ("reconcile", "chaos", "serve", "verify", "cluster remove", "node drain", "dead")
 }
 
 
@@ -69,11 +68,18 @@ async def look_at_messages(operator: Operator) -> None:
     assert (await operator.run("hourwheel ledger TOPIC --from START --to END", **window))["classes"]["pending"] == 1
     assert (await operator.run("hourwheel ledger --class delivered_more"))["items"] == []
     assert (await operator.run("hourwheel dead TOPIC", TOPIC="orders"))["items"] == []
-    assert (await operator.run("hourwheel redrive TOPIC --dry-run", TOPIC="orders"))["matched"] == 0
+    for command in (
+        "hourwheel redrive TOPIC --dry-run", "hourwheel redrive TOPIC", "hourwheel redrive TOPIC --reason restored",
+        "hourwheel resend TOPIC --from -2h --to -1h",
+    ):  # fmt: skip
+        assert (await operator.run(command, TOPIC="orders"))["matched"] == 0
+    for command in ("hourwheel shift TOPIC --by 30m", "hourwheel release TOPIC", "hourwheel shift TOPIC --by 90m"):
+        assert (await operator.run(command, TOPIC="orders"))["changed"] == 1
     ended = await operator.run("hourwheel cancel --topic TOPIC --to +1d", TOPIC="orders")
     assert ended["changed"] == 1
-    assert (await operator.run("hourwheel operation"))["items"] == [ended]
-    assert await operator.run("hourwheel operation ID --follow", ID=ended["id"]) == ended
+    assert (await operator.run("hourwheel operation"))["items"][0] == ended
+    for command in ("hourwheel operation ID", "hourwheel operation ID --follow"):
+        assert await operator.run(command, ID=ended["id"]) == ended
 
 
 async def change_nodes(operator: Operator, cluster: Cluster) -> None:

@@ -64,8 +64,15 @@ class Verdict:
         return [
             row
             for row in self.records
-            if row["what"] in (FORWARDED, MOVED, DEAD) and row["code"] not in (2000, 2001) and name(row) == name(start)
+            if row["what"] in (FORWARDED, MOVED, DEAD)
+            and row["code"] not in (2000, 2001, 2002)
+            and name(row) == name(start)
         ]
+
+    def resends(self, until_ms: int) -> int:
+        """How often it was made due again by then after it was delivered."""
+        its = [row for row in self.records if row["what"] == FORWARDED and row["code"] == 2002]
+        return sum(row["at_ms"] <= until_ms for row in its)
 
     def ends(self, start: Row, *outcomes: int) -> list[Row]:
         """Its end records with one of these outcomes."""
@@ -123,6 +130,8 @@ class Verdict:
         if name(before) == name(later):
             return Cause.UNEXPLAINED
         at_ms = later["at_ms"]
+        if self.resends(at_ms + self.context.skew_ms) > self.resends(before["at_ms"]):
+            return Cause.RESENT
         failures = self.failures(before)
         if failures and (self.leases(later) or min(row["at_ms"] for row in failures) <= at_ms + self.context.skew_ms):
             return None
@@ -150,9 +159,11 @@ class Verdict:
                 self.flags |= Flag.RESCHEDULED
             if row["what"] == FORWARDED and row["code"] == 2001:
                 self.flags |= Flag.REDRIVEN
+            if row["what"] == FORWARDED and row["code"] == 2002:
+                self.flags |= Flag.RESENT
         for row in message.abroad:
-            if row["what"] == FORWARDED and row["code"] in (2000, 2001):
-                self.flags |= Flag.RESCHEDULED if row["code"] == 2000 else Flag.REDRIVEN
+            if row["what"] == FORWARDED and row["code"] in (2000, 2001, 2002):
+                self.flags |= (Flag.RESCHEDULED, Flag.REDRIVEN, Flag.RESENT)[row["code"] - 2000]
         for at, start in enumerate(message.starts):
             running = at + 1 == len(message.starts) and self.kind == MessageClass.IN_FLIGHT
             if start["at_ms"] < start["asked_due_ms"]:

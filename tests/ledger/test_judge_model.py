@@ -25,7 +25,7 @@ HOUR = 490_000
 HOUR_MS = HOUR * 3_600_000
 FIRST = 7
 ORIGIN = HOUR << INDEX_BITS | FIRST
-CODES = (0, 200, 500, 1007, 1008, 2000, 2001)
+CODES = (0, 200, 500, 1007, 1008, 2000, 2001, 2002)
 
 
 def columns_as_rows(columns: Columns) -> list[dict[str, Any]]:

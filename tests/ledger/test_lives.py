@@ -10,7 +10,7 @@ from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node.port import failure_code
-from replication.apply.message import move as apply_move
+from storage.format import rows as settle_codes
 from storage.format.position import EVER_MS
 from storage.format.rows import BY_RECEIPT
 from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
@@ -27,7 +27,7 @@ NOTHING = Flag(0)
 def test_codes_are_the_nodes() -> None:
     """The ledger may not import what gives these numbers their meaning, so this holds them together."""
     assert (LEASE_ENDED, MAX_AGE) == (failure_code.LEASE_ENDED, failure_code.MAX_AGE)
-    assert (RESCHEDULED, REDRIVEN) == (apply_move.CODE_RESCHEDULED, apply_move.CODE_REDRIVEN)
+    assert (RESCHEDULED, REDRIVEN) == (settle_codes.CODE_RESCHEDULED, settle_codes.CODE_REDRIVEN)
 
 
 CLASSES = {

@@ -230,6 +230,6 @@ def test_words_are_those_of_the_numbers() -> None:
         "delivered",
     )  # fmt: skip
     assert words_of(Cause)[1:] == (
-        "failover", "lease_ended", "unknown_outcome", "acked_late", "scheduled_twice", "unexplained"
+        "failover", "lease_ended", "unknown_outcome", "acked_late", "scheduled_twice", "unexplained", "resent"
     )  # fmt: skip
     assert flag_words(Flag.LATE | Flag.EARLY) == ["early", "late"]

@@ -92,7 +92,7 @@ SCHEDULES = (
     Request("POST /v1/messages", "415 unsupported-media-type", "a=b", ("Content-Type: text/plain",)),
     Request("POST /v1/messages", "415 unsupported-media-type", {}, NDJSON),
     Request("PUT /v1/messages", "405 method-not-allowed", {}),
-    Request("POST /v1/messages/shift", "404 unknown-route", {}),
+    Request("POST /v1/transactions", "404 unknown-route", {}),
 )
 
 _BATCH = lines(

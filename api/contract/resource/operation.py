@@ -5,7 +5,7 @@ from typing import Final
 from api.contract import schema
 from api.contract.operation import CURSOR, JSON, LIMIT, Answered, Example, Operation
 from api.contract.shape import Shape, nullable, page, sent
-from api.port.queries import NOTE_BYTES_MAX, TOPICS_MAX
+from api.port.queries import KIND_FIELDS, NOTE_BYTES_MAX, RATE_MAX, REASON_BYTES_MAX, TOPICS_MAX
 
 _COUNTED: Final = Shape("Prior", {
     "none": schema.said(schema.COUNT, "They had no delivery."),
@@ -30,12 +30,16 @@ _SHOWN: Final = Shape(
     "Operation",
     {
         "id": schema.said(schema.text(64), "The id of the operation; opaque."),
-        "kind": schema.said(schema.WORD, "What it does: `cancel`."),
-        "state": schema.said(schema.WORD, "`running` or `done`."),
+        "kind": schema.said(schema.WORD, "What it does: `cancel`, `shift`, `release`, `redrive` or `resend`."),
+        "state": schema.said(schema.WORD, "`running`, `paused`, `done` or `aborted`."),
         "topic": schema.said({}, "As it was sent."),
         "from": schema.said(nullable(schema.AT), "As it was sent."),
         "to": schema.said(nullable(schema.AT), "As it was sent."),
         "tag": schema.said(nullable(schema.TAG), "As it was sent."),
+        "reason": schema.said(nullable(schema.WORD), "As it was sent."),
+        "by": schema.said(nullable(schema.WORD), "As it was sent, in the largest unit."),
+        "to_due": schema.said(nullable(schema.AT), "As it was sent."),
+        "rate": schema.said(nullable(schema.COUNT), "As it was sent."),
         "note": schema.said(schema.WORD, "As it was sent."),
         "begun": schema.said(schema.AT, "When it began; messages that come later are not changed."),
         "ended": schema.said(nullable(schema.AT), "When it ended; null while it runs."),
@@ -65,13 +69,33 @@ _ANSWERS: Final = {
     200: Answered({"anyOf": [_SHOWN, _DRY_RUN]}, "It has ended. A dry run has only `matched`."),
     202: Answered(_SHOWN, "It runs, and is looked at under `Location`."),
 }
-_ERRORS: Final = ("unknown-topic", "over-limit", "not-supported-yet")
+_ERRORS: Final = ("unknown-topic", "over-limit", "in-progress", "beyond-max-delay", "not-supported-yet", "disk-full")
+_BY: Final = {
+    "type": ["string", "integer"],
+    "pattern": "^[+-]?[0-9]{1,15}(ms|s|m|h|d)$",
+    "description": "Of a shift: how far, with a minus for earlier. No message gets a due time before now.",
+}
+_TO_DUE: Final = schema.said(schema.TIME, "Of a shift: to this time, instead of `by`.")
+_RATE: Final = {
+    "type": "integer", "minimum": 1, "maximum": RATE_MAX,
+    "description": "At most so many messages a second; not of a cancel.",
+}  # fmt: skip
+_REASON: Final = schema.said(
+    schema.text(REASON_BYTES_MAX),
+    "Of a redrive: only messages that died of it. Without it those that were given up on purpose stay dead.",
+)
 _ID: Final = "op-1234"
 _DONE: Final = {
     "id": _ID, "kind": "cancel", "state": "done", "topic": "orders", "from": None, "to": None,
-    "tag": "eu", "note": "sent twice by mistake", "begun": "2026-11-21T14:05:27.263Z",
-    "ended": "2026-11-21T14:05:27.271Z", "matched": 1, "changed": 1, "prior": {"none": 1, "known": 0, "unknown": 0},
+    "tag": "eu", "reason": None, "by": None, "to_due": None, "rate": None, "note": "sent twice by mistake",
+    "begun": "2026-11-21T14:05:27.263Z", "ended": "2026-11-21T14:05:27.271Z", "matched": 1, "changed": 1,
+    "prior": {"none": 1, "known": 0, "unknown": 0},
     "skipped": {"leased": 0, "settled": 0, "gone": 0, "key_taken": 0}, "index": 1236, "progress": 1.0,
+}  # fmt: skip
+
+_SHIFTED: Final = _DONE | {
+    "kind": "shift", "state": "running", "by": "-30m", "rate": 1, "tag": None, "note": "runs",
+    "ended": None, "matched": None, "changed": 0, "prior": {"none": 0, "known": 0, "unknown": 0},
 }  # fmt: skip
 
 BEGIN: Final = Operation(
@@ -79,7 +103,10 @@ BEGIN: Final = Operation(
     "Begin an operation",
     _ANSWERS,
     request=sent(
-        "NewOperation", {"kind": {**schema.choice(("cancel",)), "description": "What it does."}, **_WISHED},
+        "NewOperation", {
+            "kind": {**schema.choice(tuple(KIND_FIELDS)), "description": "What it does."},
+            **_WISHED, "by": _BY, "to_due": _TO_DUE, "rate": _RATE, "reason": _REASON,
+        },
         ("kind", "topic"),
     ),
     errors=_ERRORS,
@@ -91,6 +118,10 @@ BEGIN: Final = Operation(
         Example(
             "cancel", "/v1/operations", _DONE, 200,
             {"kind": "cancel", "topic": "orders", "tag": "eu", "note": "sent twice by mistake"}, turn=5,
+        ),
+        Example(
+            "shift", "/v1/operations", _SHIFTED, 202,
+            {"kind": "shift", "topic": "orders", "by": "-30m", "rate": 1, "note": "runs"}, alone=False,
         ),
     ),
 )  # fmt: skip
@@ -107,6 +138,19 @@ CANCEL: Final = Operation(
         ),
     ),
 )  # fmt: skip
+SHIFT: Final = Operation(
+    "shiftMessages",
+    "Move many messages in time, and wait for it",
+    _ANSWERS,
+    request=sent("ShiftMany", {**_WISHED, "by": _BY, "to_due": _TO_DUE, "rate": _RATE}, ("topic",)),
+    errors=_ERRORS,
+    examples=(
+        Example(
+            "none-moved", "/v1/messages/shift", {"matched": 0}, 200,
+            {"topic": "orders", "tag": "eu", "by": "-30m", "dry_run": True}, turn=6,
+        ),
+    ),
+)  # fmt: skip
 LIST: Final = Operation(
     "listOperations",
     "List operations, the newest first",
@@ -120,4 +164,22 @@ ONE: Final = Operation(
     {200: Answered(_SHOWN, "As it is now.", JSON)},
     errors=("unknown-operation",),
     examples=(Example("done", f"/v1/operations/{_ID}", _DONE, turn=6),),
+)
+
+
+def _changed(name: str, verb: str, said: str, state: str) -> Operation:
+    asked = verb.lower()
+    return Operation(
+        name, f"{verb} an operation", {200: Answered(_SHOWN, said, JSON)},
+        errors=("unknown-operation", "already-settled"),
+        examples=(Example(asked, f"/v1/operations/{_ID}/{asked}", _SHIFTED | {"state": state}, alone=False),),
+    )  # fmt: skip
+
+
+PAUSE: Final = _changed(
+    "pauseOperation", "Pause", "It rests, and its messages wait. After 24 hours it goes on.", "paused"
+)
+RESUME: Final = _changed("resumeOperation", "Resume", "It goes on.", "running")
+ABORT: Final = _changed(
+    "abortOperation", "Abort", "It has ended. What it has not changed yet stays as it is.", "aborted"
 )

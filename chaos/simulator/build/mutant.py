@@ -20,7 +20,7 @@ import storage.tables.key
 from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
-from node.operation.work import Chunk, Finder
+from node.operation.finder import Chunk, Finder
 from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
 from replication.apply.applying import Applying
@@ -224,13 +224,13 @@ def _states_of_the_whole_hour() -> list[Patch]:
 
 def _one_of_a_chunk_is_left_out() -> list[Patch]:
     """An operation forgets the first message of each chunk."""
-    found = Finder.next
+    give_out = Finder.give_out
 
-    async def next_but_one(self: Finder, most: int) -> Chunk:
-        chunk = await found(self, most)
+    def all_but_one(self: Finder, count: int) -> Chunk:
+        chunk = give_out(self, count)
         return chunk._replace(places=chunk.places[1:])
 
-    return [(Finder, "next", next_but_one)]
+    return [(Finder, "give_out", all_but_one)]
 
 
 def _restore_is_forgotten() -> list[Patch]:

@@ -115,6 +115,7 @@ TYPES: Final[Mapping[str, type[HourwheelError]]] = {
     "key-conflict": Conflict,
     "not-empty": Conflict,
     "change-in-progress": Conflict,
+    "in-progress": Conflict,
     "not-caught-up": Conflict,
     "quorum-loss": Conflict,
     "revision-mismatch": Conflict,

@@ -70,7 +70,7 @@ def _cancel_round(applying: Applying, command: Cancel, rows: Rows, answer: Cance
     free = (result == FREE).nonzero()[0]
     owner = owners(store, standing.place, states)
     prior = cancel_free(store, home, standing, command.doubtful[rows] > 0, free, applying.envelope)
-    count_cancelled(applying, None if owner is None else owner[free], prior[free])
+    count_cancelled(applying, None if owner is None else owner.at(free), prior[free])
     again = (states.state == CANCELLED_STATE).nonzero()[0]
     if len(again):
         result[again] = CANCELLED
@@ -93,7 +93,7 @@ def cancel_free(
     [n]: NONE, KNOWN or DOUBTFUL. `doubtful` is the leader's own judgement. `code` is a further bit of the code in the
     records.
     """
-    prior = _priors(store, home, standing, doubtful, free)
+    prior = priors(store, home, standing, doubtful, free)
     if len(free):
         states = standing.states
         settle_everywhere(
@@ -111,9 +111,9 @@ def cancel_free(
     return prior
 
 
-def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
-    """NONE, KNOWN or DOUBTFUL for the hand-overs before each cancel, [n]. `doubtful` is the leader's own judgement,
-    `free` the rows whose messages are cancelled now.
+def priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
+    """NONE, KNOWN or DOUBTFUL for the hand-overs before each change, [n]. `doubtful` is the leader's own judgement,
+    `free` the rows whose messages are changed now.
 
     A message in doubt is DOUBTFUL even if it has known hand-overs. A message that was moved has its doubt in its
     record. Below level 3 a message with known hand-overs is KNOWN even if it is in doubt.

@@ -22,11 +22,13 @@ from replication.apply.message.attempt_order import Rows, fence, rounds
 from replication.apply.message.cancel import cancel_free
 from replication.apply.message.dead_letter_copy import Copies, copy_dead
 from replication.apply.message.message_location import settle_everywhere, standing_at
-from replication.apply.message.move import CODE_RESCHEDULED, Leaving, move
+from replication.apply.message.move import Leaving, move
 from replication.apply.message.running_sets import (
     NOBODY,
+    Owners,
     cancelled_already,
     count_cancelled,
+    count_retried,
     count_settled,
     owners,
 )
@@ -34,9 +36,9 @@ from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.message.unheard import UNHEARD
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
-from storage.format.array import I64, U8, U16, U64
+from storage.format.array import U8, U16, U64
 from storage.format.batches import SettleBatch, StateColumns
-from storage.format.rows import BY_FAILURE
+from storage.format.rows import BY_FAILURE, CODE_RESCHEDULED
 from storage.format.states import CANCELLED as CANCELLED_STATE
 from storage.format.states import DEAD as DEAD_STATE
 from storage.format.states import IS_OPEN, LEADS_AWAY
@@ -97,17 +99,18 @@ def _fail_round(applying: Applying, command: Fail, claim: U64, rows: Rows, faile
     retried = command.fate[rows] != DEAD
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
     if owner is not None:
-        count_settled(applying, owner[dies])
+        count_settled(applying, owner.at(dies))
         moves = _cancel_instead(applying, command, rows, owner, moves, failed)
+        count_retried(applying, owner.at(moves))
     if len(dies):
         _bury(store, command, envelope, floor_ms, rows[dies], attempt[dies], failed)
     if len(moves):
         failed.moves.append(_retry(store, command, envelope, floor_ms, rows[moves], attempt[moves]))
 
 
-def _cancel_instead(applying: Applying, command: Fail, rows: Rows, owner: I64, moves: Rows, failed: _Failed) -> Rows:
+def _cancel_instead(applying: Applying, command: Fail, rows: Rows, owner: Owners, moves: Rows, failed: _Failed) -> Rows:
     """Cancel those of the rows `moves` whose message a set has, because no attempt may follow. Return the others."""
-    ends = moves[owner[moves] != NOBODY]
+    ends = moves[owner.cancel[moves] != NOBODY]
     if len(ends):
         place = command.position[rows[ends]]
         standing = standing_at(applying.store, place)
@@ -117,9 +120,9 @@ def _cancel_instead(applying: Applying, command: Fail, rows: Rows, owner: I64, m
         prior = cancel_free(
             applying.store, home, standing, no_doubt, np.arange(len(place)), applying.envelope, BY_FAILURE
         )
-        count_cancelled(applying, owner[ends], prior)
+        count_cancelled(applying, owner.at(ends), prior)
         failed.ended.append(place)
-    others: Rows = moves[owner[moves] == NOBODY]
+    others: Rows = moves[owner.cancel[moves] == NOBODY]
     return others
 
 

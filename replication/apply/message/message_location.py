@@ -29,7 +29,7 @@ from storage.store import Store
 
 Mask = npt.NDArray[np.bool_]
 
-FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD = 0, 1, 2, 3, 4, 5
+FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD, IN_PROGRESS = 0, 1, 2, 3, 4, 5, 6
 
 _VERDICTS: U8 = table(
     lambda row: FREE if row.answers.is_open else HELD if row.answers.lives_here else SETTLED, np.uint8(UNKNOWN)

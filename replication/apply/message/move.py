@@ -22,14 +22,23 @@ from replication.apply.apply_notifier import Fresh, Moves
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
-from replication.apply.message.message_location import FREE, SETTLED, UNKNOWN, find_standing, revisions, verdicts
-from replication.apply.message.running_sets import cancelled_already, owners
+from replication.apply.message.message_location import (
+    FREE,
+    IN_PROGRESS,
+    SETTLED,
+    UNKNOWN,
+    find_standing,
+    revisions,
+    verdicts,
+)
+from replication.apply.message.running_sets import NOBODY, cancelled_already, owners
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.level import has
 from storage.format.position import GONE
+from storage.format.rows import CODE_REDRIVEN, CODE_RESCHEDULED
 from storage.format.states import DEAD as DEAD_STATE
 from storage.format.states import FORWARDED as FORWARDED_STATE
 from storage.format.states import IS_OPEN
@@ -40,8 +49,6 @@ from storage.store import Store
 
 RESCHEDULED = FREE  # the other results are those of replication.apply.message.message_location
 REDRIVEN, NOT_DEAD = 1, 0
-CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
-"""Codes in the settle records of a move that a client asked for. Codes of failures are smaller."""
 
 
 class Leaving(NamedTuple):
@@ -58,7 +65,8 @@ class Leaving(NamedTuple):
 
 
 class Rescheduled(NamedTuple):
-    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
+    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD, or IN_PROGRESS: an operation is about to
+    move the message.
 
     `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` are the
     message's present revision and place. They are 0 if the message has ended or is unknown.
@@ -157,8 +165,10 @@ def _reschedule_round(
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
     result = verdicts(store, standing, command.revision[rows], envelope)
-    if (cancelled := cancelled_already(store, owners(store, place, states), states, envelope)) is not None:
-        result[cancelled] = SETTLED
+    if (owner := owners(store, place, states)) is not None:
+        result[(owner.move != NOBODY) & (result == FREE)] = IN_PROGRESS
+        if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
+            result[cancelled] = SETTLED
     answer.result[rows] = result
     openly = IS_OPEN[states.state].nonzero()[0]
     records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
@@ -202,7 +212,7 @@ def apply_redrive(applying: Applying, command: Redrive) -> U8:
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
     rows = dead.nonzero()[0]
     rows = rows[first_of_each(command.home[rows])]
-    rows = rows[_has_topic(store, command.home[rows])]
+    rows = rows[has_topic(store, command.home[rows])]
     place = store.last_places(command.home[rows])
     gone = place == np.uint64(GONE)
     if has(store.level, "gone-with-its-place"):
@@ -233,7 +243,7 @@ def apply_redrive(applying: Applying, command: Redrive) -> U8:
     return result
 
 
-def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
+def has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
     """A boolean array, [n]: True for messages whose topic still exists. The others are not moved, because no consumer
     could get them.
     """

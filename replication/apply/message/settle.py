@@ -31,11 +31,11 @@ from replication.apply.message.running_sets import cancelled_already, count_sett
 from replication.command.entry import Envelope
 from replication.command.handover import Extend, Lease, Settle
 from storage.format.array import I64, U8, U16, U64
-from storage.format.batches import SettleBatch
+from storage.format.batches import SettleBatch, StateColumns
 from storage.format.level import has
-from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
+from storage.format.rows import BY_RECEIPT, CODE_RESENT, PLANNED, PLANNED_BEFORE
 from storage.format.states import DELIVERED as DELIVERED_STATE
-from storage.format.states import IS_OPEN
+from storage.format.states import IS_OPEN, LEADS_AWAY
 from storage.format.states import LEASED as LEASED_STATE
 from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
@@ -103,12 +103,12 @@ def _settle_round(applying: Applying, command: Settle, claim: U64, rows: Rows, r
     owner = owners(store, position, states)
     if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
         taken &= ~cancelled
-    again = (states.state == DELIVERED_STATE) & (claimed == newest)
+    again = _delivered_before(store, position, states, claimed == newest)
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken | again]] = ACKED
     acked = rows[taken]
     if len(acked):
-        count_settled(applying, None if owner is None else owner[taken])
+        count_settled(applying, None if owner is None else owner.at(taken))
         settle_everywhere(
             store,
             SettleBatch.of(
@@ -123,6 +123,18 @@ def _settle_round(applying: Applying, command: Settle, claim: U64, rows: Rows, r
             ),
         )
     return acked
+
+
+def _delivered_before(
+    store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """True, [n], where an earlier ack of the same hand-over ended the message, even if it was delivered again since.
+    `same` is True where the ack names the newest hand-over in the log."""
+    done: npt.NDArray[np.bool_] = (states.state == DELIVERED_STATE) & same
+    rows = (LEADS_AWAY[states.state] & same).nonzero()[0]
+    if len(rows):
+        done[rows] = store.newest(position[rows])["code"] == CODE_RESENT
+    return done
 
 
 def apply_extend(applying: Applying, command: Extend) -> U8:

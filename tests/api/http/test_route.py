@@ -65,7 +65,6 @@ def test_wrong_method(method: str, target: str, allow: str) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "/v1/messages/shift",
         "/v1/topics/a/subscriptions/b",
         "/v1/schedules/x",
         "/v1/transactions",

@@ -47,7 +47,7 @@ def test_routes_that_are_not_there() -> None:
                 "method-not-allowed",
                 "GET, HEAD, POST",
             )
-            planned = await client.send("POST", "/v1/messages/shift", {})
+            planned = await client.send("POST", "/v1/transactions", {})
             assert (planned.status, planned.json["code"]) == (404, "unknown-route")
             assert "not supported yet" in planned.json["detail"]
             for reply in (unknown, wrong, planned):

@@ -24,7 +24,7 @@ from chaos.history.history import History
 from chaos.history.repeats import repeats
 from chaos.history.verdict import Verdict
 from chaos.live.verdicts import judge
-from replication.apply.message.move import CODE_REDRIVEN
+from storage.format.rows import CODE_REDRIVEN
 from storage.format.states import FORWARDED
 from tests.chaos.history.planted import (
     CANCELLED,

@@ -210,20 +210,20 @@ def test_dead_follows_all_pages(node: ScriptedNode, call: Call) -> None:
 
 def test_redrive_counts_asks_and_does(node: ScriptedNode, call: Call) -> None:
     """First a dry run, then the question with its number on stderr, then the change."""
-    node.say(200, {"matched": 7, "changed": 0, "index": 0})
-    node.say(200, {"matched": 7, "changed": 7, "index": 42})
+    node.say(200, {"matched": 7})
+    node.say(200, {"state": "done", "matched": 7, "changed": 7, "index": 42})
     result = call("redrive", "orders", "--to", "2026-11-21T00:00:00Z", "-o", "json", stdin="y\n")
     assert result.exit_code == ExitCode.OK, result.output
-    window = {"topic": "orders", "to": "2026-11-21T00:00:00Z"}
-    assert [request[2] for request in node.requests] == [window | {"dry_run": True}, window]
-    assert "7 dead messages of orders" in result.stderr
+    wish = {"kind": "redrive", "topic": "orders", "to": "2026-11-21T00:00:00Z"}
+    assert [request[2] for request in node.requests] == [wish | {"dry_run": True}, wish]
+    assert "7 messages match. Make these dead messages due now?" in result.stderr
     assert json.loads(result.stdout)["changed"] == 7
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_redrive_not_confirmed_changes_nothing(node: ScriptedNode, call: Call, answer: str) -> None:
     """No, and no answer at all."""
-    node.say(200, {"matched": 7, "changed": 0, "index": 0})
+    node.say(200, {"matched": 7})
     result = call("redrive", "orders", stdin=answer)
     assert result.exit_code == ExitCode.USAGE
     assert "nothing was changed" in result.stderr
@@ -232,15 +232,14 @@ def test_redrive_not_confirmed_changes_nothing(node: ScriptedNode, call: Call, a
 
 def test_redrive_without_asking(node: ScriptedNode, call: Call) -> None:
     """--yes is one request; --dry-run is one too and changes nothing; nothing dead asks nothing."""
-    node.say(200, {"matched": 7, "changed": 7, "index": 42})
-    node.say(200, {"matched": 7, "changed": 0, "index": 0})
-    node.say(200, {"matched": 0, "changed": 0, "index": 0})
-    node.say(200, {"matched": 0, "changed": 0, "index": 0})
+    node.say(200, {"state": "done", "matched": 7, "changed": 7, "index": 42})
+    node.say(200, {"matched": 7})
+    node.say(200, {"matched": 0})
     assert call("redrive", "orders", "--yes").exit_code == ExitCode.OK
     assert call("redrive", "orders", "--dry-run", "--yes").exit_code == ExitCode.OK
     assert call("redrive", "orders").exit_code == ExitCode.OK
     dry = [bool(request[2].get("dry_run")) for request in node.requests]
-    assert dry == [False, True, True, False]
+    assert dry == [False, True, True]
 
 
 def test_drain(node: ScriptedNode, call: Call) -> None:

@@ -17,7 +17,7 @@ from node.operation import work
 from node.operation.work import OperationWork
 from storage.format.position import HOUR_MS
 from storage.format.predicate import tags_mask
-from storage.tables.operations import RunningSet
+from storage.tables.running_set import RunningSet
 from tests.node.message.everything import everything, put_topic, schedule, views_of
 from tests.node.single_node import run_node
 from tests.waiting import until

@@ -19,8 +19,9 @@ from storage.format import states as state
 from storage.format.array import U64
 from storage.format.rows import Units
 from storage.tables import operations
-from storage.tables.operations import KEPT_MS, RUNNING_MAX, Operation, RunningSet
+from storage.tables.operation_row import KEPT_MS, RUNNING_MAX, Operation, Point
 from storage.tables.registry import OPERATIONS
+from storage.tables.running_set import RunningSet
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,
@@ -37,7 +38,7 @@ from tests.replication.applied_log import (
     schedule,
 )
 
-BEGIN, FAR = 0, (T0 // HOUR_MS + 99) << 40
+BEGIN, FAR = 0, (T0 // HOUR_MS + 99) << 40  # positions
 
 
 @pytest.fixture
@@ -54,7 +55,9 @@ def begin(
     tag: str | None = None,
 ) -> BeginOperation:
     """A cancel of a window."""
-    return BeginOperation("cancel", "default", topics, from_ms, to_ms, tag, "", 1)
+    return BeginOperation(
+        kind="cancel", namespace="default", topics=topics, from_ms=from_ms, to_ms=to_ms, tag=tag, mark=1
+    )
 
 
 def begun(log: Log, command: BeginOperation, **more: int) -> int:
@@ -66,7 +69,7 @@ def begun(log: Log, command: BeginOperation, **more: int) -> int:
 
 def chunk(number: int, *place: int, begin: int = BEGIN, end: int = FAR, last: bool = True) -> OperationChunk:
     """These messages."""
-    return OperationChunk(number, begin, end, last, np.array(place, np.uint64))
+    return OperationChunk(number, Point(0, begin), Point(0, end), last, np.array(place, np.uint64))
 
 
 def known(log: Log, number: int) -> Operation:
@@ -101,14 +104,14 @@ def test_a_window_of_a_topic_is_cancelled(log: Log) -> None:
     homes = placed(log.apply(schedule(T0 + 1, T0 + 2, T0 + 3, T0 + HOUR_MS)))
     (other,) = placed(log.apply(schedule(T0 + 2, topic="bills")))
     number = begun(log, begin(from_ms=T0 + 2, to_ms=T0 + HOUR_MS))
-    assert known(log, number).runs
+    assert known(log, number).works
     assert log.apply(chunk(number, *homes[1:3]), now_ms=T0 + 7).results == (True,)
     assert [log.state(home) for home in (*homes, other)] == [
         state.PENDING, state.CANCELLED, state.CANCELLED, state.PENDING, state.PENDING,
     ]  # fmt: skip
     assert counts(log, number) == (2, 0, 0)
     ended = known(log, number)
-    assert not ended.runs
+    assert ended.ended
     assert (ended.progress.log_index, ended.progress.at_ms, ended.row.hours) == (log.index, T0 + 7, b"")
     assert log.apply(chunk(number, homes[0], begin=FAR)).results == (False,)
 
@@ -214,7 +217,7 @@ def test_a_chunk_of_an_hour_that_is_unlinked_meanwhile(log: Log) -> None:
     log.apply(cancel(homes[0]))
     unlink(log)
     log.apply(chunk(number, *homes))
-    assert (counts(log, number), known(log, number).runs) == ((2, 0, 0), False)
+    assert (counts(log, number), known(log, number).ended) == ((2, 0, 0), True)
 
 
 def test_receipts_of_an_unlinked_hour_are_invalid_while_one_runs(log: Log) -> None:

@@ -16,7 +16,7 @@ from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
-from replication.command.operation import BeginOperation, OperationChunk
+from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule
@@ -24,6 +24,7 @@ from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import LEVELS
 from storage.record.record import Drafts, encode_records
+from storage.tables.operation_row import Point
 
 RECORDS = encode_records(
     Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))
@@ -67,8 +68,21 @@ COMMANDS: list[Command] = [
     ),
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
-    BeginOperation("cancel", "default", ("orders", "bills"), 5, None, "eu", "a flood", 77),
-    OperationChunk(12, 5, 1 << 63, False, np.array([15, 16], np.uint64)),
+    BeginOperation(
+        kind="redrive",
+        namespace="default",
+        topics=("orders", "bills"),
+        from_ms=5,
+        tag="eu",
+        reason="http-503",
+        by_ms=-7,
+        to_due_ms=8,
+        rate=9,
+        note="a flood",
+        mark=77,
+    ),
+    OperationChunk(12, Point(5, 6), Point(7, 1 << 63), False, np.array([15, 16], np.uint64)),
+    ChangeOperation(12, 2, 1_700_000_000_000),
 ]
 
 
@@ -158,7 +172,7 @@ def test_planned_leases_say_so() -> None:
     assert b"planned" not in entry_of(COMMANDS[4])
 
 
-LATER = RaiseLevel | Promotion | BeginOperation | OperationChunk
+LATER = RaiseLevel | Promotion | BeginOperation | OperationChunk | ChangeOperation
 """Commands that came after level 1."""
 
 

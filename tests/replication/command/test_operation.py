@@ -13,7 +13,7 @@ BEGIN: dict[str, Any] = {
     "kind": "cancel", "namespace": "default", "topics": ["orders"], "from": None, "to": None, "tag": None, "note": "",
     "mark": 7,
 }  # fmt: skip
-CHUNK: dict[str, Any] = {"number": 5, "begin": 0, "end": 9, "last": False}
+CHUNK: dict[str, Any] = {"number": 5, "begin": [0, 0], "end": [0, 9], "last": False}
 
 
 def section(kind: Kind, value: dict[str, Any], rows: int = 1, places: int = 0) -> Section:
@@ -49,8 +49,10 @@ def test_a_begin_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
     ("wrong", "says"),
     [
         ({"number": "5"}, "number: int expected"),
-        ({"begin": -1}, "begin: a position expected"),
-        ({"end": None}, "end: int expected"),
+        ({"begin": [0, -1]}, "begin: a due time and a position expected"),
+        ({"begin": [0]}, "begin: a due time and a position expected"),
+        ({"begin": [0, True]}, "begin: a due time and a position expected"),
+        ({"end": None}, "end: list expected"),
         ({"last": 1}, "last: bool expected"),
     ],
 )

@@ -355,7 +355,7 @@ def test_what_came_since_is_known_without_a_look_at_each_hour(quick_path: Path) 
     store.append(batch_of(np.array([FIRST + 5_000]) * HOUR_MS))
     assert [*store.extents().grown_since(last)] == [(FIRST + 5_000, 0, 1)]
     assert len(positions) == 4
-    assert [*store.extents().grown_since(Extents(*np.zeros((3, 0), np.int64)))][:1] == [(FIRST, 0, 3)]
+    assert [*store.extents().grown_since(Extents(*np.zeros((4, 0), np.int64)))][:1] == [(FIRST, 0, 3)]
     store.close()
 
 

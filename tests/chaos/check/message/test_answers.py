@@ -31,8 +31,8 @@ from chaos.history.event import (
 )
 from chaos.history.history import History
 from node.port.failure_code import NACKED
-from replication.apply.message.move import CODE_REDRIVEN
 from storage.format.level import LEVELS
+from storage.format.rows import CODE_REDRIVEN
 from storage.format.states import FORWARDED
 from tests.chaos.history.planted import EPOCH_MS, LEASE_MS, at, hand_over
 from tests.chaos.history.planted_inside import good_inside, with_more

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.message import operation
+from cli.operation import operation
 from node.runtime.exit_code import ExitCode
 from tests.cli.conftest import Call
 from tests.cli.scripted_node import ScriptedNode

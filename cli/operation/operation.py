@@ -9,7 +9,7 @@ import click
 
 from cli.connection import Connection
 from cli.failure import Failure
-from cli.message.confirm import confirm
+from cli.operation.confirm import confirm
 from cli.output import client_options, show_answer, show_fields, show_json, show_table
 
 PATH: Final = "/v1/operations"
@@ -21,14 +21,19 @@ LOOK_S: Final = 0.25
 @click.command()
 @click.argument("operation_id", metavar="[ID]", required=False)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="at most so many operations")
+@click.option("--pause", "verb", flag_value="pause", help="let operation ID rest, for a day at most")
+@click.option("--resume", "verb", flag_value="resume", help="let operation ID go on")
+@click.option("--abort", "verb", flag_value="abort", help="end operation ID where it stands")
 @click.option("--follow", is_flag=True, help="wait for the end of operation ID, with a progress bar")
 @client_options
-def command(operation_id: str | None, limit: int, follow: bool, url: str, timeout: float, output: str) -> None:
+def command(
+    operation_id: str | None, limit: int, verb: str | None, follow: bool, url: str, timeout: float, output: str
+) -> None:
     """Shows operation ID, or the newest operations."""
     connection = Connection(url, timeout)
     if operation_id is None:
-        if follow:
-            raise click.UsageError("--follow needs the id of an operation")
+        if follow or verb:
+            raise click.UsageError(f"--{verb or 'follow'} needs the id of an operation")
         reply = connection.call("GET", f"{PATH}?limit={limit}")
         if output == "json":
             show_answer(reply.payload)
@@ -36,7 +41,9 @@ def command(operation_id: str | None, limit: int, follow: bool, url: str, timeou
             items = reply.document.get("items", [])
             show_table(COLUMNS, [[item.get(column, "") for column in COLUMNS] for item in items])
         return
-    document = connection.call("GET", f"{PATH}/{quote(operation_id, safe='')}").document
+    path = f"{PATH}/{quote(operation_id, safe='')}"
+    reply = connection.call("GET", path) if verb is None else connection.call("POST", f"{path}/{verb}")
+    document = reply.document
     show_operation(followed(connection, document) if follow else document, output)
 
 
