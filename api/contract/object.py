@@ -54,7 +54,7 @@ class Fields(msgspec.Struct, frozen=True):
         if name in self.fixed:
             return "unknown-field", f"{name} cannot be changed here; cancel and schedule anew, or leave it out"
         meant = _meant(name.lower(), (*self.served, *self.planned)) if len(name) <= NAME_CHARS_MAX else None
-        hint = f'did you mean "{meant}"?' if meant else f"known fields: {', '.join(self.served)}"
+        hint = f'did you mean "{meant}"?' if meant else f"known fields: {', '.join(self.served) or 'none'}"
         return "unknown-field", f'"{name[:40]}" is not a field here; {hint}'
 
 

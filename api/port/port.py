@@ -27,7 +27,6 @@ from api.port.member import MemberPort
 from api.port.message import MessagePage, MessageView, Target
 from api.port.problem import Problem
 from api.port.queries import (
-    BulkResult,
     CountQuery,
     DeadPage,
     DeadQuery,
@@ -322,9 +321,6 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""
-
-    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Make dead messages due now, on all pages. `dry_run` only counts them. Raises `unknown-topic`."""
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         """Move leadership to node `to`, or if None to the node that lacks least. Raises `unknown-node`,

@@ -120,15 +120,6 @@ class DeadPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next_cursor: str | None = None
 
 
-class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a command over many messages: how many matched, and how many were changed. `index` is the log index
-    of its last entry (0: nothing was proposed)."""
-
-    matched: int
-    changed: int
-    index: int
-
-
 OperationKind = Literal["cancel", "shift", "release", "redrive", "resend"]
 KIND_FIELDS: Final[Mapping[OperationKind, tuple[str, ...]]] = {
     "cancel": (),

@@ -17,7 +17,7 @@ from api.contract.checker import (
     wrong_type,
 )
 from api.contract.object import Checker, Fields
-from api.contract.resource.operation import ABORT, BEGIN, CANCEL, LIST, ONE, PAUSE, RESUME, SHIFT
+from api.contract.resource.operation import ABORT, BEGIN, CANCEL, LIST, ONE, PAUSE, REDRIVE, RESUME, SHIFT
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.query_window import PAGE, check_window, query_cursor, query_limit, read_query, read_tag, read_time
@@ -56,14 +56,21 @@ def _read_by(value: object) -> int:
         sign, size = -1 if value[0] == "-" else 1, value[1:]
     elif type(value) is int:
         sign, size = -1 if value < 0 else 1, abs(value)
-    by_ms = sign * read_duration(size)
+    try:
+        by_ms = sign * read_duration(size)
+    except Fault:
+        said = f'"{value[:40]}"' if type(value) is str else value
+        detail = (
+            f'{said} is no way to shift; write a whole number with one unit, such as "30m", with a minus for earlier'
+        )
+        raise Fault("invalid-field", detail) from None
     if not 1 <= abs(by_ms) <= SHIFT_MAX_MS:
         raise Fault("invalid-field", f"by is 1ms to {render_duration(SHIFT_MAX_MS)}, or that with a minus")
     return by_ms
 
 
 def _read_reason(value: object) -> str:
-    return read_words(value, REASON_BYTES_MAX, "a reason", "such as http-503 or timeout")
+    return read_words(value, REASON_BYTES_MAX, "a reason", "; such as http-503 or timeout")
 
 
 def _read_rate(value: object) -> int:
@@ -127,7 +134,7 @@ def _fields_of(kind: OperationKind) -> Fields:
     return Fields({**_WHICH, **{name: _OWN[name] for name in KIND_FIELDS[kind]}}, required=_TOPIC_NEEDED)
 
 
-_CANCEL, _SHIFT = _fields_of("cancel"), _fields_of("shift")
+_CANCEL, _SHIFT, _REDRIVE = _fields_of("cancel"), _fields_of("shift"), _fields_of("redrive")
 
 
 async def begin(exchange: Exchange) -> Answer:
@@ -143,6 +150,11 @@ async def cancel(exchange: Exchange) -> Answer:
 async def shift(exchange: Exchange) -> Answer:
     """POST /v1/messages/shift: move many messages in time. The operation is waited for half a minute."""
     return await _begin(exchange, _SHIFT, "shift", WAIT_LONG_S)
+
+
+async def redrive(exchange: Exchange) -> Answer:
+    """POST /v1/messages/redrive: make dead messages due now. The operation is waited for half a minute."""
+    return await _begin(exchange, _REDRIVE, "redrive", WAIT_LONG_S)
 
 
 async def _begin(exchange: Exchange, fields: Fields, kind: OperationKind | None, wait_s: float) -> Answer:
@@ -166,17 +178,17 @@ async def _begin(exchange: Exchange, fields: Fields, kind: OperationKind | None,
 
 
 def _check_own(kind: OperationKind, values: dict[str, Any]) -> None:
-    """Raise a Problem for a field that this kind does not take, or that it lacks."""
+    """Raise a Problem for fields that this kind does not take, or that it lacks."""
+    faults: list[FieldFault] = []
     for name in _OWN:
         if name in values and name not in KIND_FIELDS[kind]:
-            takes = " and ".join(each for each, names in KIND_FIELDS.items() if name in names)
-            raise _refused(name, f"a {kind} takes no {name}; {takes} takes it")
+            takes = ", ".join(each for each, names in KIND_FIELDS.items() if name in names)
+            faults.append(FieldFault(f"/{name}", f"a {kind} takes no {name}; it goes with: {takes}"))
     if kind == "shift" and ("by" in values) == ("to_due" in values):
-        raise _refused("by", 'a shift takes by, such as "-30m", or to_due, a time; give one of them')
-
-
-def _refused(name: str, detail: str) -> Problem:
-    return Problem("invalid-field", f"{name}: {detail}", errors=[FieldFault(f"/{name}", detail)])
+        faults.append(FieldFault("/by", 'a shift takes by, such as "-30m", or to_due, a time; give one of them'))
+    if faults:
+        more = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
+        raise Problem("invalid-field", f"{faults[0].pointer}: {faults[0].detail}{more}", errors=faults)
 
 
 async def one(exchange: Exchange) -> Answer:
@@ -257,5 +269,6 @@ ROUTES: Final = (
     Route("POST", "/v1/operations/{id}/abort", abort, says=ABORT),
     Route("POST", "/v1/messages/cancel", cancel, says=CANCEL),
     Route("POST", "/v1/messages/shift", shift, says=SHIFT),
+    Route("POST", "/v1/messages/redrive", redrive, says=REDRIVE),
 )
 """The routes of this file."""

@@ -14,6 +14,8 @@ from cli.output import client_options, show_answer, show_fields, show_json, show
 
 PATH: Final = "/v1/operations"
 COLUMNS: Final = ("id", "kind", "state", "topic", "tag", "begun", "matched", "changed", "progress", "note")
+#: States of an operation that has not ended. A paused one goes on after a day at the latest.
+GOES_ON: Final = ("running", "paused")
 #: How often an operation that runs is asked for.
 LOOK_S: Final = 0.25
 
@@ -21,16 +23,20 @@ LOOK_S: Final = 0.25
 @click.command()
 @click.argument("operation_id", metavar="[ID]", required=False)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="at most so many operations")
-@click.option("--pause", "verb", flag_value="pause", help="let operation ID rest, for a day at most")
-@click.option("--resume", "verb", flag_value="resume", help="let operation ID go on")
-@click.option("--abort", "verb", flag_value="abort", help="end operation ID where it stands")
+@click.option("--pause", is_flag=True, help="let operation ID rest, for a day at most")
+@click.option("--resume", is_flag=True, help="let operation ID go on")
+@click.option("--abort", is_flag=True, help="end operation ID where it stands")
 @click.option("--follow", is_flag=True, help="wait for the end of operation ID, with a progress bar")
 @client_options
 def command(
-    operation_id: str | None, limit: int, verb: str | None, follow: bool, url: str, timeout: float, output: str
+    operation_id: str | None, limit: int, follow: bool, url: str, timeout: float, output: str, **verbs: bool
 ) -> None:
     """Shows operation ID, or the newest operations."""
     connection = Connection(url, timeout)
+    asked = [name for name, given in verbs.items() if given]
+    if len(asked) > 1:
+        raise click.UsageError(f"give one of {' and '.join(f'--{name}' for name in asked)}")
+    verb = asked[0] if asked else None
     if operation_id is None:
         if follow or verb:
             raise click.UsageError(f"--{verb or 'follow'} needs the id of an operation")
@@ -64,7 +70,7 @@ def carry_out(connection: Connection, request: dict[str, object], what: str, *, 
 def followed(connection: Connection, document: Any) -> Any:
     """Wait until an operation has ended, and return its document. A progress bar goes to stderr, if that is a
     terminal."""
-    if document.get("state") != "running":
+    if document.get("state") not in GOES_ON:
         return document
     name = document["id"]
     try:
@@ -77,7 +83,7 @@ def followed(connection: Connection, document: Any) -> Any:
 def _to_its_end(connection: Connection, document: Any, path: str) -> Any:
     with click.progressbar(length=1000, label=f"{document['id']} {document['kind']}", file=sys.stderr) as bar:
         done = 0
-        while document.get("state") == "running":
+        while document.get("state") in GOES_ON:
             time.sleep(LOOK_S)
             document = connection.call("GET", path).document
             now = int(1000 * float(document.get("progress", 0)))

@@ -35,7 +35,6 @@ from api.port.port import (
 )
 from api.port.problem import Problem
 from api.port.queries import (
-    BulkResult,
     CountQuery,
     DeadPage,
     DeadQuery,
@@ -62,7 +61,6 @@ from node.port.message_port import (
     OperationAsked,
     OperationChange,
     OperationsAsked,
-    RedriveAsked,
     RescheduleAsked,
 )
 from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, check_window, give_back
@@ -234,10 +232,6 @@ class Front:
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.dead(query)
-
-    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Make dead messages due now. Raises `unknown-topic`."""
-        return await self.groups.of_topic(query.topic).leading.redrive(RedriveAsked(query, dry_run))
 
     # -- operations
 

@@ -19,7 +19,6 @@ from api.port.message import MessagePage, MessageView
 from api.port.port import CancelResult, MessageIn, RescheduleResult, TopicView
 from api.port.problem import Problem
 from api.port.queries import (
-    BulkResult,
     CountQuery,
     DeadPage,
     DeadQuery,
@@ -60,7 +59,6 @@ from node.port.message_port import (
     OperationAsked,
     OperationChange,
     OperationsAsked,
-    RedriveAsked,
     RescheduleAsked,
     Scheduled,
     ScheduledRow,
@@ -93,7 +91,7 @@ class GroupService(ClusterService):
             parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels, parts.counting, parts.in_hand,
             parts.config.limits.max_delay_ms,
         )  # fmt: skip
-        self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
+        self._dead = DeadLetters(parts.store)
         self._topic_drops = TopicDrops(
             parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
         )
@@ -293,15 +291,6 @@ class GroupService(ClusterService):
         """See MessagePort."""
         await self._leadership.sure()
         return await self._dead.page(self._topic(query.topic), query, self._leadership.require)
-
-    @reads_files
-    async def redrive(self, asked: RedriveAsked) -> BulkResult:
-        """See MessagePort."""
-        await self._leadership.sure()
-        if not asked.dry_run:
-            self._parts.reserve.check()
-        topic = self._topic(asked.query.topic)
-        return await self._dead.redrive(topic, asked.query, self._leadership.require, dry_run=asked.dry_run)
 
     # -- operations
 

@@ -1,4 +1,4 @@
-"""Messages that were given up: lists them page by page, and redrives them.
+"""Messages that were given up: lists them page by page.
 
 A message's end is recorded at its home. So the dead messages of an hour are found among those born in it, wherever they
 died. They are looked for hour by hour, in pieces. Between two pieces the loop does other work, and this node checks
@@ -10,22 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from api.port.problem import FieldFault, Problem
-from api.port.queries import BulkResult, DeadMessage, DeadPage, DeadQuery
+from api.port.queries import DeadMessage, DeadPage, DeadQuery
 from node.handover.term import Leads
-from node.port.refusal import unfinished
-from node.runtime.clock import NodeClock
-from node.settle.in_parts import NOT_PROPOSED
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import reason_of
-from node.write.command_queues import ENTRY_MOVES_MAX
-from node.write.proposer import Proposer
-from replication.command.message import Redrive
 from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
@@ -48,21 +41,12 @@ class _Dead(NamedTuple):
     record: Record
 
 
-@dataclass(slots=True)
-class _Done:
-    """The progress of a redrive. `index` is the log index of its last entry, 0 if there is none yet."""
-
-    matched: int = 0
-    changed: int = 0
-    index: int = 0
-
-
 class DeadLetters:
-    """Lists and redrives dead messages on one node. The caller has checked that the node leads. `leads` returns the
+    """Lists dead messages on one node. The caller has checked that the node leads. `leads` returns the
     term, and raises a Problem unless the node may answer as leader at this moment."""
 
-    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
-        self._store, self._proposer, self._clock = store, proposer, clock
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def page(self, topic: Topic, query: DeadQuery, leads: Leads) -> DeadPage:
         """Return the first `query.limit` dead messages that match, of those behind the query's cursor."""
@@ -75,36 +59,6 @@ class DeadLetters:
                 if len(found) > query.limit:
                     return DeadPage(found[: query.limit], f"{homes[query.limit - 1]:016x}")
         return DeadPage(found)
-
-    async def redrive(self, topic: Topic, query: DeadQuery, leads: Leads, *, dry_run: bool) -> BulkResult:
-        """Make all dead messages that match due now. Messages that die meanwhile may be included, but none is redriven
-        twice. If leadership is lost after some were redriven, raises `outcome-unknown`, which says how many."""
-        done = _Done()
-        waiting: list[int] = []
-        try:
-            async for piece in self._matching(topic, query, -1, leads):
-                done.matched += len(piece)
-                waiting += [dead.home for dead in piece]
-                while not dry_run and len(waiting) >= ENTRY_MOVES_MAX:
-                    await self._redriven(waiting[:ENTRY_MOVES_MAX], done)
-                    del waiting[:ENTRY_MOVES_MAX]
-            if waiting and not dry_run:
-                await self._redriven(waiting, done)
-        except Problem as refusal:
-            if done.index or refusal.code not in NOT_PROPOSED:
-                told = {"matched": done.matched, "changed": done.changed, "index": done.index}
-                raise unfinished(refusal, **told) from None
-            raise
-        return BulkResult(done.matched, done.changed, done.index)
-
-    async def _redriven(self, homes: list[int], done: _Done) -> None:
-        """Make the messages with these homes due now, if they are still dead, and count them in `done`."""
-        home = np.array(homes, np.uint64)
-        for piece in move_pieces(move_weights(self._store, home), ENTRY_MOVES_MAX):
-            now_ms = self._clock.now_ms()
-            command = Redrive(home[piece], np.full(len(home[piece]), now_ms, np.int64))
-            results, done.index = await self._proposer.redrive(command)
-            done.changed += int(np.count_nonzero(results))
 
     async def _matching(self, topic: Topic, query: DeadQuery, after: int, leads: Leads) -> AsyncGenerator[list[_Dead]]:
         """Yield all dead messages that match and whose homes are greater than `after`, in pieces. No piece is empty."""

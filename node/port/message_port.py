@@ -11,7 +11,6 @@ from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedge
 from api.port.message import MessagePage, MessageView
 from api.port.port import CancelResult, MessageIn, RescheduleResult
 from api.port.queries import (
-    BulkResult,
     CountQuery,
     DeadPage,
     DeadQuery,
@@ -88,13 +87,6 @@ class HistogramAsked(Plain, frozen=True):
     step_ms: Ms | None
 
 
-class RedriveAsked(Plain, frozen=True):
-    """A request to make dead messages due now. With `dry_run` they are only counted."""
-
-    query: DeadQuery
-    dry_run: bool
-
-
 class OperationAsked(Plain, frozen=True):
     """A look-up of an operation."""
 
@@ -156,9 +148,6 @@ class MessagePort(Protocol):
 
     async def dead(self, query: DeadQuery) -> DeadPage:
         """Return a page of dead letters. Raises `unknown-topic`."""
-
-    async def redrive(self, asked: RedriveAsked) -> BulkResult:
-        """Make dead messages due now. Raises `unknown-topic`."""
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
         """Return a page of the ledger. Raises `unknown-topic`, `invalid-field` (text that is no cursor),

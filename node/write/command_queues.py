@@ -19,7 +19,7 @@ from replication.apply.message.cancel import Cancelled
 from replication.apply.message.move import Rescheduled
 from replication.command.entry import Packed
 from replication.command.handover import Extend, Fail, Settle
-from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.message import Cancel, Reschedule
 from replication.command.topic import DropTopic
 from storage.format.array import U8
 
@@ -242,22 +242,6 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
         for order, _ in self._waiting:
             yield order.weight + MOVE_AGAIN_WEIGHT * (order.home in homes)
             homes.add(order.home)
-
-
-class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
-    """Redrives that wait, each of up to ENTRY_MOVES_MAX dead messages. Each result is 1 for every row that was dead
-    (else 0), and the entry's log index."""
-
-    def take(self, now_ms: int) -> list[Section]:
-        """Return the Redrive that has waited longest as a section. An entry has one Redrive at most."""
-        if not self._waiting:
-            return []
-        ((command, future),) = self._take(1)
-
-        def give(results: U8 | None, error: str | None, index: int) -> None:
-            resolve(future, None if results is None else (results, index), error)
-
-        return [(command.pack(), give)]
 
 
 class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):

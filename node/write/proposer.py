@@ -34,7 +34,6 @@ from node.write.command_queues import (
     DropQueue,
     HandOverQueue,
     Queue,
-    RedriveQueue,
     RescheduleOrder,
     RescheduleQueue,
     Section,
@@ -49,7 +48,6 @@ from replication.apply.machine import Applied
 from replication.apply.topic import TopicPut
 from replication.command.entry import Command, encode_entry
 from replication.command.handover import Extend, Fail, Settle
-from replication.command.message import Redrive
 from replication.command.topic import DropTopic, PutTopic
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
@@ -109,7 +107,6 @@ class Proposer:
         self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)
         self._cancels = CancelQueue()
         self._reschedules = RescheduleQueue()
-        self._redrives = RedriveQueue()
         self._drops = DropQueue()
         self._singles = SingleQueue()
         self._queues: tuple[Queue, ...] = (
@@ -118,7 +115,6 @@ class Proposer:
             self._extends,
             self._cancels,
             self._reschedules,
-            self._redrives,
             self._drops,
             self._singles,
             self._messages,
@@ -198,14 +194,6 @@ class Proposer:
         future = self._reschedules.add(order)
         self.kick()
         return future
-
-    async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
-        """Make at most ENTRY_MOVES_MAX dead messages due again. Return 1 for each row that was dead (else 0), and the
-        log index of the entry."""
-        assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
-        future = self._redrives.add(redrive)
-        self.kick()
-        return await future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
         """Create or change a topic. Return the topic as it is then, and True if the command changed it."""

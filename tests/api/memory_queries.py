@@ -5,7 +5,6 @@ import msgspec
 from api.port.port import MessageIn, Principal
 from api.port.problem import Problem
 from api.port.queries import (
-    BulkResult,
     CountQuery,
     DeadMessage,
     DeadPage,
@@ -107,22 +106,12 @@ class MemoryQueries(MemoryCluster):
             key=held.message.key,
         )
 
-    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        found = self._dead(query)
-        if dry_run or not found:
-            return BulkResult(len(found), 0, 0)
-        for held in found:
-            held.state, held.due_ms = "scheduled", self.clock_ms
-        return BulkResult(len(found), len(found), 4711)
-
     async def begin_operation(self, wish: OperationIn, *, principal: Principal) -> OperationView:
         """It ends at once, unless its note asks it to run."""
-        names = (None,) if wish.topics is None else wish.topics
-        queries = [CountQuery(topic=name, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for name in names]
-        found = [held for query in queries for held in self._counted(query)]
+        found = self._wanted(wish)
         if not wish.dry_run:
             for held in found:
-                held.state = "cancelled" if wish.kind == "cancel" else held.state
+                held.state = {"cancel": "cancelled", "redrive": "scheduled"}.get(wish.kind, held.state)
         runs = wish.note == "runs"
         view = OperationView(
             id=f"op-{1234 + len(self.begun)}", kind=wish.kind, state="running" if runs else "done", topics=wish.topics,
@@ -135,6 +124,17 @@ class MemoryQueries(MemoryCluster):
         if not wish.dry_run:
             self.begun[view.id] = view
         return view
+
+    def _wanted(self, wish: OperationIn) -> list[Held]:
+        if wish.kind == "redrive":
+            queries = [
+                DeadQuery(topic=name, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag)
+                for name in wish.topics or ()
+            ]
+            return [held for query in queries for held in self._dead(query)]
+        names = (None,) if wish.topics is None else wish.topics
+        counts = [CountQuery(topic=name, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for name in names]
+        return [held for query in counts for held in self._counted(query)]
 
     async def operation(self, id: str, *, principal: Principal) -> OperationView:
         if id not in self.begun:

@@ -47,7 +47,7 @@ class BothSides:
         came = await asyncio.gather(*(ask(side.node, _bytes(request, side, method)) for side in self.sides))
         found = [next(answers(each, [method])) for each in came]
         what = f"{method} {request.target} {str(request.body)[:200]} {request.headers}"
-        self._compare(what, found, request)
+        self._compare(what, found, request, request.without)
         if method != request.method:
             return
         for side, answer in zip(self.sides, found, strict=True):

@@ -106,6 +106,7 @@ DEATHS = (
     Request(f"GET {_ONCE}/dead?a=b", "422 unknown-field"),
     Request("POST /v1/messages/redrive", "200", {"topic": "~.once", "tag": "eu", "dry_run": True}),
     Request("POST /v1/messages/redrive", "200", {"topic": "~.once", "tag": "eu"}),
+    Request("POST /v1/messages/redrive", "422 invalid-field", {"topic": "~.once", "reason": "hunger"}),
     Request("POST /v1/messages/redrive", "200", {"topic": "~.once", "from": 1_700_000_000_000, "dry_run": True}),
     Request("POST /v1/messages/redrive", "404 unknown-topic", {"topic": "~.none"}),
     Request("POST /v1/messages/redrive", "422 invalid-field", {"topic": "a b", "dry_run": 1}),

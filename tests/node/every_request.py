@@ -19,7 +19,8 @@ ONCE_RETRIED = {"retry": {"max_attempts": 1}}
 @dataclass(frozen=True)
 class Request:
     """A request, and what both sides answer: the status, and of a refusal the code. `keep`: name -> where in the answer
-    stands what it stands for. `here`: the node that is asked answers it without the leader."""
+    stands what it stands for. `here`: the node that is asked answers it without the leader. `without`: members of the
+    answer that tell how far the work is, so that they differ."""
 
     line: str
     told: str
@@ -27,6 +28,7 @@ class Request:
     headers: tuple[str, ...] = ()
     keep: Mapping[str, str] = field(default_factory=dict)
     here: bool = False
+    without: tuple[str, ...] = ()
 
     @property
     def method(self) -> str:
@@ -175,6 +177,9 @@ def _queries(path: str, *more: str) -> tuple[Request, ...]:
     )
 
 
+#: Members of an operation that runs.
+SO_FAR = ("changed", "matched", "prior", "progress", "ended")
+_FAR_MS = 9_000_000_000_000
 OPERATIONS = (
     *(
         Request(f"POST {path}", said, more | body, headers)
@@ -187,12 +192,42 @@ OPERATIONS = (
             ("422 invalid-field", {"topic": ["~.orders", "~.orders"], "note": "a" * 201}, ()),
             ("422 invalid-field", {"topic": "~.orders", "from": 1_900_000_000_000, "to": 1_800_000_000_000}, ()),
             ("422 unknown-field", {"topic": "~.orders", "a": 1}, ()),
-            ("422 not-supported-yet", {"topic": "~.orders", "by": "1h"}, ()),
             ("422 not-supported-yet", {"topic": "~.orders"}, IDEMPOTENT),
             ("200", {"topic": ["~.orders"], "tag": "nowhere", "from": 1_700_000_000_000}, ()),
         )
     ),
-    Request("POST /v1/operations", "422 not-supported-yet", {"kind": "shift", "topic": "~.orders"}),
+    Request("POST /v1/operations", "422 invalid-field", {"kind": "cancel", "topic": "~.orders", "by": "1h"}),
+    Request("POST /v1/operations", "422 invalid-field", {"kind": "shift", "topic": "~.orders"}),
+    Request("POST /v1/operations", "422 beyond-max-delay", {"kind": "shift", "topic": "~.orders", "to_due": _FAR_MS}),
+    Request("POST /v1/messages/shift", "422 beyond-max-delay", {"topic": "~.orders", "to_due": _FAR_MS}),
+    Request("POST /v1/messages/shift", "422 invalid-field", {"topic": "~.orders", "by": "-", "rate": 0}),
+    Request("POST /v1/messages/shift", "422 unknown-field", {"topic": "~.orders", "reason": "timeout"}),
+    Request("POST /v1/messages/shift", "422 not-supported-yet", {"topic": "~.orders", "by": "1h"}, IDEMPOTENT),
+    Request("POST /v1/messages/shift", "415 unsupported-media-type", {"topic": "~.orders", "by": "1h"}, NDJSON),
+    Request("POST /v1/messages/shift", "404 unknown-topic", {"topic": "~.none", "by": "1h"}),
+    Request("POST /v1/messages/shift", "200", {"topic": "~.orders", "by": "1h", "tag": "nowhere"}),
+    *(Request("POST /v1/messages", "201", {"topic": "~.slow", "body": 1, "delay": "30d"}) for _ in range(30)),
+    Request(
+        "POST /v1/operations",
+        "202",
+        {"kind": "release", "topic": "~.slow", "rate": 1},
+        keep={"slow": "0/id"},
+        without=SO_FAR,
+    ),
+    Request("POST /v1/operations", "409 in-progress", {"kind": "shift", "topic": "~.slow", "by": "1h"}),
+    Request("POST /v1/messages/shift", "409 in-progress", {"topic": "~.slow", "by": "1h"}),
+    Request("POST /v1/messages/redrive", "409 in-progress", {"topic": "~.slow"}),
+    *(
+        each
+        for verb, end in (("pause", "$slow"), ("resume", "$slow"), ("abort", "$slow"))
+        for each in (
+            Request(f"POST /v1/operations/{end}/{verb}", "200", without=SO_FAR),
+            Request(f"POST /v1/operations/op-0/{verb}", "404 unknown-operation"),
+            Request(f"POST /v1/operations/op-0/{verb}?a=b", "422 unknown-field"),
+            Request(f"POST /v1/operations/op-0/{verb}", "422 unknown-field", {"a": 1}),
+        )
+    ),
+    *(Request(f"POST /v1/operations/$slow/{verb}", "409 already-settled") for verb in ("pause", "resume", "abort")),
     Request("POST /v1/operations", "422 invalid-field", {"kind": "melt", "topic": "~.orders"}),
     Request("POST /v1/operations?a=b", "422 unknown-field", {"kind": "cancel", "topic": "~.orders"}),
     Request("GET /v1/operations?limit=2", "200"),

@@ -120,9 +120,15 @@ def answers(came: bytes, methods: list[str]) -> Iterator[Answer]:
 
 
 def told(answer: Answer, without: tuple[str, ...] = ()) -> Any:
-    """What must not depend on the node: the status, the headers but for some, the document."""
+    """What must not depend on the node: the status, the headers and the document, but for some of their members."""
     headers = sorted((name, _header(name, text)) for name, text in answer.headers if name not in without)
-    return answer.status, headers, [masked(each) for each in answer.documents()]
+    return answer.status, headers, [masked(_less(each, without)) for each in answer.documents()]
+
+
+def _less(document: Any, without: tuple[str, ...]) -> Any:
+    if not isinstance(document, dict):
+        return document
+    return {name: value for name, value in document.items() if name not in without}
 
 
 def _header(name: str, text: str) -> str:

@@ -83,12 +83,12 @@ _NOT_ONE_BY_ONE = {
         "POST /v1/cluster/snapshot", "POST /v1/cluster/transfer", "POST /v1/cluster/upgrade", "POST /v1/node/drain",
     ),
     "not-caught-up": ("DELETE /v1/cluster/members/{id}", "POST /v1/node/drain"),
-    "202": ("POST /v1/messages/cancel", "POST /v1/operations"),
+    "202": ("POST /v1/messages/cancel", "POST /v1/messages/redrive", "POST /v1/messages/shift"),
     "over-limit": (
         "DELETE /v1/topics/{topic}", "GET /v1/ledger", "GET /v1/ledger/summary", "GET /v1/messages",
         "GET /v1/messages/count", "GET /v1/messages/histogram", "GET /v1/wheel",
         "GET /v1/messages/{id}", "POST /v1/messages/batch", "POST /v1/messages/cancel",
-        "POST /v1/operations", "POST /v1/topics/{topic}/ack",
+        "POST /v1/messages/redrive", "POST /v1/messages/shift", "POST /v1/operations", "POST /v1/topics/{topic}/ack",
         "POST /v1/topics/{topic}/extend", "POST /v1/topics/{topic}/nack",
     ),
 }  # fmt: skip

@@ -1,11 +1,11 @@
-"""Operations of dead letters, as the document shows them: list a topic's, make them due again."""
+"""The operation of dead letters, as the document shows it: list a topic's."""
 
 from typing import Final
 
 from api.contract import schema
 from api.contract.operation import CURSOR, LIMIT, Example, Operation, ok
 from api.contract.resource.count import TAG, WINDOW
-from api.contract.shape import Shape, page, sent
+from api.contract.shape import Shape, page
 
 _ID: Final = "2000F6ZY00000004T9ZP8YDR6Q"
 _DUE: Final = "2026-11-21T14:05:27.525Z"
@@ -47,43 +47,6 @@ LIST: Final = Operation(
                 ],
                 "next_cursor": None,
             },
-            turn=3,
-        ),
-    ),
-)
-REDRIVE: Final = Operation(
-    "redriveMessages",
-    "Make messages that were given up due now",
-    ok(
-        Shape(
-            "Changed",
-            {
-                "matched": schema.said(schema.COUNT, "How many messages matched."),
-                "changed": schema.said(schema.COUNT, "How many of them are due again."),
-                "index": schema.said(schema.COUNT, "The log entry of the last change; 0 without any."),
-            },
-        ),
-        "They are due now, with all their attempts before them.",
-    ),
-    request=sent(
-        "Redrive",
-        {
-            "topic": schema.NAMED,
-            "from": schema.said(schema.TIME, "The dead whose asked due time is then or later."),
-            "to": schema.said(schema.TIME, "The dead whose asked due time is before that."),
-            "tag": schema.said(schema.TAG, "The dead that have this tag."),
-            "dry_run": {**schema.FLAG, "default": False, "description": "true: they are counted, and stay dead."},
-        },
-        ("topic",),
-    ),
-    errors=("unknown-topic",),
-    examples=(
-        Example(
-            "dry-run",
-            "/v1/messages/redrive",
-            {"matched": 1, "changed": 0, "index": 0},
-            200,
-            {"topic": "payments", "tag": "eu", "dry_run": True},
             turn=3,
         ),
     ),

@@ -69,7 +69,9 @@ _ANSWERS: Final = {
     200: Answered({"anyOf": [_SHOWN, _DRY_RUN]}, "It has ended. A dry run has only `matched`."),
     202: Answered(_SHOWN, "It runs, and is looked at under `Location`."),
 }
-_ERRORS: Final = ("unknown-topic", "over-limit", "in-progress", "beyond-max-delay", "not-supported-yet", "disk-full")
+_ERRORS: Final = ("unknown-topic", "over-limit", "not-supported-yet")
+_MOVE_ERRORS: Final = (*_ERRORS, "in-progress", "disk-full")
+_SHIFT_ERRORS: Final = (*_MOVE_ERRORS, "beyond-max-delay")
 _BY: Final = {
     "type": ["string", "integer"],
     "pattern": "^[+-]?[0-9]{1,15}(ms|s|m|h|d)$",
@@ -109,7 +111,7 @@ BEGIN: Final = Operation(
         },
         ("kind", "topic"),
     ),
-    errors=_ERRORS,
+    errors=_SHIFT_ERRORS,
     examples=(
         Example(
             "dry-run", "/v1/operations", {"matched": 1}, 200,
@@ -143,11 +145,24 @@ SHIFT: Final = Operation(
     "Move many messages in time, and wait for it",
     _ANSWERS,
     request=sent("ShiftMany", {**_WISHED, "by": _BY, "to_due": _TO_DUE, "rate": _RATE}, ("topic",)),
-    errors=_ERRORS,
+    errors=_SHIFT_ERRORS,
     examples=(
         Example(
             "none-moved", "/v1/messages/shift", {"matched": 0}, 200,
             {"topic": "orders", "tag": "eu", "by": "-30m", "dry_run": True}, turn=6,
+        ),
+    ),
+)  # fmt: skip
+REDRIVE: Final = Operation(
+    "redriveMessages",
+    "Make messages that were given up due now, and wait for it",
+    _ANSWERS,
+    request=sent("Redrive", {**_WISHED, "rate": _RATE, "reason": _REASON}, ("topic",)),
+    errors=_MOVE_ERRORS,
+    examples=(
+        Example(
+            "dry-run", "/v1/messages/redrive", {"matched": 1}, 200,
+            {"topic": "payments", "tag": "eu", "dry_run": True}, turn=3,
         ),
     ),
 )  # fmt: skip

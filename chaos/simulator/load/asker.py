@@ -8,15 +8,15 @@ The history gets their answers unchanged. chaos/check/message/answers.py compare
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from api.port.port import ANONYMOUS
-from api.port.queries import DeadQuery
+from api.port.queries import OperationIn
 from chaos.client.account import Accounts
 from chaos.client.changer import AROUND_MS, Changer
-from chaos.client.client import Offer
+from chaos.client.client import Many, Offer
 from chaos.history.event import (
     Answered,
     Begun,
@@ -246,23 +246,41 @@ class Asker:
         way at a time."""
         if self._over or self._world.now_s < self._redrives_from_s:
             return
-        self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
-        asked_ms, query = self._history.now()[0], DeadQuery(topic=POISON)
-        outcome = await self._caller.any().call(
-            lambda port: port.redrive(query, dry_run=False, principal=ANONYMOUS), "redrive"
-        )
-        self._redrives_from_s = self._world.now_s + (UNKNOWN_S if outcome.kind == "unknown" else 1.0)
-        result = outcome.value
+        self._redrives_from_s = float("inf")  # until this one has ended
+        asked_ms, wish = self._history.now()[0], OperationIn(kind="redrive", topics=(POISON,), wait_s=0)
+        outcome = await self._caller.any().begin(wish)
+        kind: Literal["done", "refused", "unknown"] = "done" if outcome.kind == "ok" else outcome.kind
+        changed = 0
+        if outcome.value is not None:
+            ended = await self._end_of(outcome.value.name)
+            kind, changed = ("unknown", 0) if ended is None else ("done", ended.changed)
+        elif kind == "unknown":
+            await self._runner.sleep(UNKNOWN_S)
+            await self._none_runs()
+        self._redrives_from_s = self._world.now_s + 1.0
         self._history.record(
             Redriven(
-                **self._history.stamp(),
-                topic=POISON,
-                asked_mono_ms=asked_ms,
-                outcome="done" if outcome.kind == "ok" else outcome.kind,
-                changed=result.changed if result else outcome.extra.get("changed", 0),
+                **self._history.stamp(), topic=POISON, asked_mono_ms=asked_ms, outcome=kind, changed=changed,
                 detail=outcome.code,
             )
-        )
+        )  # fmt: skip
+
+    async def _end_of(self, name: str) -> Many | None:
+        """An operation once it has ended. None if nobody says so before the load ends."""
+        while not self._over:
+            outcome = await self._caller.any().operation(name)
+            if outcome.value is not None and outcome.value.ended:
+                return outcome.value
+            await self._caller.pause()
+        return None
+
+    async def _none_runs(self) -> None:
+        """Wait until no redrive runs, or the load ends. One of unknown outcome goes on under the next leader."""
+        while not self._over:
+            outcome = await self._caller.any().running("redrive")
+            if outcome.value == 0:
+                return
+            await self._caller.pause()
 
     # -- the end
 

@@ -138,9 +138,17 @@ class PortClient:
 
     async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
         """See chaos.client.client.Client."""
-        wish = OperationIn(kind="cancel", topics=(topic,), from_ms=from_ms, to_ms=to_ms, wait_s=0)
-        outcome = await self.call(lambda port: port.begin_operation(wish, principal=ANONYMOUS), "cancel many")
+        return await self.begin(OperationIn(kind="cancel", topics=(topic,), from_ms=from_ms, to_ms=to_ms, wait_s=0))
+
+    async def begin(self, wish: OperationIn) -> Outcome[Many]:
+        """Begin an operation."""
+        outcome = await self.call(lambda port: port.begin_operation(wish, principal=ANONYMOUS), f"{wish.kind} many")
         return outcome.read(_many)
+
+    async def running(self, kind: str) -> Outcome[int]:
+        """How many operations of this kind have not ended."""
+        outcome = await self.call(lambda port: port.operations(None, 100, principal=ANONYMOUS), "operations")
+        return outcome.read(lambda page: sum(each.kind == kind and each.ended_ms is None for each in page.items))
 
     async def operation(self, name: str) -> Outcome[Many]:
         """See chaos.client.client.Client."""

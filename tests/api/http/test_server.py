@@ -128,7 +128,7 @@ def test_a_follower_passes_everything_on() -> None:
                 ("POST", "/v1/topics/other/nack", {"receipts": ["r"], "delay": "1s"}),
                 ("POST", "/v1/topics/other/extend", {"receipts": ["r"]}),
                 ("GET", "/v1/topics/other/dead?limit=5", None),
-                ("POST", "/v1/messages/redrive", {"topic": "other"}),
+                ("POST", "/v1/messages/redrive", {"topic": "other", "dry_run": True}),
                 ("PATCH", path, {"delay": "1x"}),
                 ("PATCH", "/v1/messages/none", {"delay": "1s"}),
                 ("POST", "/v1/cluster/transfer", {}),

@@ -17,6 +17,7 @@ from node.runtime.exit_code import ExitCode
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
 from storage.tables.overdue import OverdueRule
+from tests.node.operation.redriving import redrive
 from tests.node.single_node import run_node
 
 
@@ -172,7 +173,8 @@ def test_nothing_that_is_overdue(backed: Backed, tmp_path: Path) -> None:
         assert await dead_ids(node) == ({*backed.old, *backed.recent}, {"restored"})
         assert not await drained(node)
         assert set(await node.front.ack("held", list(backed.leased.values()), ANONYMOUS)) == {"acked"}
-        again = await node.front.redrive(DeadQuery(topic="orders", limit=1), dry_run=False, principal=ANONYMOUS)
+        assert (await redrive(node, "orders", dry_run=True)).matched == 0, "they were given up on purpose"
+        again = await redrive(node, "orders", reason="restored")
         assert again.changed == len(backed.old) + len(backed.recent)
         assert set(await drained(node)) == {*backed.old, *backed.recent}, "given up like any other, and redriven"
 

@@ -9,11 +9,12 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from api.port.queries import BulkResult, DeadMessage, DeadQuery
+from api.port.queries import DeadMessage, DeadQuery
 from node.node import Node
 from node.write.command_queues import ENTRY_MOVES_MAX
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
+from tests.node.operation.redriving import redrive
 from tests.node.single_node import run_node
 
 
@@ -46,11 +47,6 @@ async def pages(node: Node, **query: Any) -> list[list[DeadMessage]]:
             return found
 
 
-async def redrive(node: Node, **query: Any) -> BulkResult:
-    """Redrive what matches."""
-    return await node.front.redrive(DeadQuery(topic="t", **query), dry_run=False, principal=ANONYMOUS)
-
-
 def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) -> None:
     """In the order of arrival, none twice and none left out; other topics' and other states' messages are not among
     them; a cursor that is none is refused."""
@@ -78,7 +74,7 @@ def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) ->
         with pytest.raises(Problem, match="unknown-topic"):
             await node.front.dead(nowhere, principal=ANONYMOUS)
         with pytest.raises(Problem, match="unknown-topic"):
-            await node.front.redrive(nowhere, dry_run=True, principal=ANONYMOUS)
+            await redrive(node, "nowhere", dry_run=True)
 
     run_node(tmp_path / "n1", play)
 

@@ -9,10 +9,8 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from api.port.queries import BulkResult, DeadQuery
 from node.node import Node
 from node.settle.in_parts import in_parts
-from node.settle.move_size import MOVES_A_PAGE
 from node.write.command_queues import ENTRY_MOVES_MAX
 from replication.command.handover import Fail
 from tests.node.single_node import run_node
@@ -67,40 +65,6 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
             await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
         leader_term.fail = before  # type: ignore[method-assign]
         assert set(await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)) == {"nacked"}
-
-    run_node(tmp_path / "n1", play)
-
-
-@pytest.mark.parametrize("code", ["no-leader", "outcome-unknown"])
-def test_a_redrive_that_was_done_in_part_says_how_much(tmp_path: Path, code: str) -> None:
-    """5,000 dead messages were redriven, and the answer was 4,000, 3,000, once 0."""
-
-    async def play(node: Node) -> None:
-        await node.front.nack("t", await receipts_of(node), delay_ms=0, principal=ANONYMOUS)
-        before, calls = node.group.proposer.redrive, 0
-
-        async def losing(redrive: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                return await before(redrive)
-            raise refusal(code)
-
-        async def ask() -> BulkResult:
-            return await node.front.redrive(DeadQuery(topic="t"), dry_run=False, principal=ANONYMOUS)
-
-        node.group.proposer.redrive = losing  # type: ignore[method-assign]
-        with pytest.raises(Problem) as caught:
-            await ask()
-        told = caught.value.extra
-        first = ENTRY_MOVES_MAX - 2 * MOVES_A_PAGE  # their homes stand on two pages
-        assert (caught.value.code, told["changed"]) == ("outcome-unknown", first)
-        assert 0 < told["index"] <= node.group.raft.applied_index
-        with pytest.raises(Problem, match=code):  # nothing of this one was done, or nobody knows
-            await ask()
-        node.group.proposer.redrive = before  # type: ignore[method-assign]
-        rest = await ask()
-        assert (rest.matched, rest.changed) == (COUNT - first,) * 2
 
     run_node(tmp_path / "n1", play)
 

@@ -14,7 +14,8 @@ from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, Reschedul
 from node.write.proposer import Proposer
 from replication.command.entry import decode_entry
 from replication.command.handover import RETRY, Fail, Settle
-from replication.command.message import Redrive, Reschedule
+from replication.command.message import Reschedule
+from replication.command.unlink import Unlink
 from tests.node.proposing import OPTIONS, Group, Riders, run, turns
 from tests.virtual_time import passes, virtually
 
@@ -146,26 +147,6 @@ def test_failures_of_several_callers_go_together_each_with_its_text() -> None:
     run(test)
 
 
-def test_a_redrive_is_told_its_log_index() -> None:
-    """Each request goes in an entry of its own."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        home = np.arange(3, dtype=np.uint64)
-        waiting = [
-            asyncio.create_task(proposer.redrive(Redrive(home[:count], np.zeros(count, np.int64)))) for count in (2, 3)
-        ]
-        await turns()
-        for index, count in ((7, 2), (9, 3)):
-            group.answer_with(np.ones(count, np.uint8), index=index)
-            await turns()
-        assert [(results.tolist(), index) for results, index in await asyncio.gather(*waiting)] == [
-            ([1, 1], 7),
-            ([1, 1, 1], 9),
-        ]
-
-    run(test)
-
-
 def test_what_is_asked_for_behind_the_end_of_leadership_is_refused() -> None:
     """Seed 35221: the rest of a redrive was asked for as the entry before it ended, after its leader had been replaced.
     It waited, answered as refused to its client, for that node's next term, and was done then."""
@@ -173,11 +154,11 @@ def test_what_is_asked_for_behind_the_end_of_leadership_is_refused() -> None:
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         group.established = False
         proposer.step_down()
-        redrive = asyncio.ensure_future(proposer.redrive(Redrive(np.ones(1, np.uint64), np.ones(1, np.int64))))
+        unlink = asyncio.ensure_future(proposer.propose_single(Unlink(np.ones(1, np.int64))))
         await turns()
-        assert redrive.done()
+        assert unlink.done()
         with pytest.raises(Problem, match="no-leader"):
-            redrive.result()
+            unlink.result()
         group.established = True
         proposer.kick()
         await turns()
