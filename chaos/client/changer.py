@@ -23,7 +23,7 @@ LEAD_MAX_MS: Final = 5_000
 FIRST_REVISION: Final = 1
 #: The codes of a change that was refused because the message had been handed over.
 LATE: Final = ("leased", "already-settled")
-_REFUSALS: Final = (*LATE, "unknown-message", "revision-mismatch")
+_REFUSALS: Final = (*LATE, "unknown-message", "revision-mismatch", "in-progress")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Changer:
         self.in_flight = 0
         self._caller, self._history, self._changes = caller, history, changes
         self._runner, self._chance = caller.runner, caller.chance
+        #: Others may move messages, too, so that one has another revision than this one knows.
+        self.others_move = False
         self._lead_ms = 0
         self._over = False
         self._end_s = float("inf")
@@ -130,7 +132,7 @@ class Changer:
         else:
             outcome = await self._caller.any().reschedule(name, due_ms, if_match)
         self.in_flight -= 1
-        again = number in self._brought or self._moves[number] > 1
+        again = number in self._brought or self._moves[number] > 1 or self.others_move
         assert outcome.code != "revision-mismatch" or again, f"message {number} was moved by nobody else"
         told = outcome.value
         self._history.record(

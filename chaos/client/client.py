@@ -107,8 +107,9 @@ class Client(Protocol):
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """Cancel a message."""
 
-    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
-        """Begin to cancel the messages of a topic that are due in [from_ms, to_ms). Do not wait for the end."""
+    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+        """Begin an operation on the messages of a topic that are due in `window` (ms). `by_ms`: how far a shift moves
+        them. Do not wait for the end."""
 
     async def operation(self, name: str) -> Outcome[Many]:
         """GET an operation."""

@@ -62,6 +62,32 @@ class ManyCancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     changed: int = -1
 
 
+class ManyMoved(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a `shift` by `by_ms`, or a `release`, of all messages of a topic that are due in [from_ms, to_ms).
+    The other fields are as in ManyCancelled."""
+
+    topic: str
+    from_ms: int
+    to_ms: int
+    asked_wall_ms: int
+    outcome: Literal["begun", "refused", "unknown"]
+    kind: str
+    by_ms: int = 0
+    operation: str = ""
+    changed: int = -1
+
+
+class Standing(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """GET says so of message `number`, after the operation that was asked for at `asked_wall_ms` had ended."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    state: str
+    due_ms: int
+    attempts: int
+
+
 class Gone(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """GET says that message `number` is cancelled, and an operation may have done that: the one that was asked for at
     `asked_wall_ms`. Its answer is the moment of this event. `sure`: it was begun, so nothing but that operation, or a

@@ -6,7 +6,7 @@ events. `wall_ms` (Unix epoch, floored) compares with the times that nodes write
 nodes share one machine's clock.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from chaos.history.answer_event import (
     Accounted,
@@ -16,9 +16,11 @@ from chaos.history.answer_event import (
     Kept,
     Looked,
     ManyCancelled,
+    ManyMoved,
     Pulled,
     Recalled,
     Redriven,
+    Standing,
     Summed,
 )
 from chaos.history.inside_event import (
@@ -63,7 +65,9 @@ __all__ = [
     "LeftOut",
     "LevelAsked",
     "Looked",
+    "MANY",
     "ManyCancelled",
+    "ManyMoved",
     "Offered",
     "Promoted",
     "Pulled",
@@ -73,6 +77,7 @@ __all__ = [
     "Rescheduled",
     "Seen",
     "SetBack",
+    "Standing",
     "Settled",
     "Summed",
     "Sure",
@@ -206,6 +211,10 @@ class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     detail: str = ""
 
 
+MANY: Final = "many"
+"""The `detail` of a reschedule that stands for a message of an operation which moves many."""
+
+
 class Rescheduled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a reschedule: `moved` to `due_ms`, `refused` (409), or `unknown`."""
 
@@ -285,6 +294,8 @@ Event = (
     | Counted
     | Summed
     | ManyCancelled
+    | ManyMoved
+    | Standing
     | Gone
     | BackedUp
     | Recalled

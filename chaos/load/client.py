@@ -150,9 +150,11 @@ class HttpClient:
         """See `Client.cancel`."""
         return await self._ask("DELETE", f"/v1/messages/{message_id}", _cancelled)
 
-    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
-        """See `Client.cancel_many`. It is waited for a second."""
-        wish = {"kind": "cancel", "topic": topic, "from": from_ms, "to": to_ms}
+    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+        """See `Client.change_many`. It is waited for a second."""
+        wish: dict[str, Any] = {"kind": kind, "topic": topic, "from": window.start, "to": window.stop}
+        if by_ms is not None:
+            wish["by"] = by_ms
         return await self._ask("POST", "/v1/operations", _many, 1.0, json=wish)
 
     async def operation(self, name: str) -> Outcome[Many]:

@@ -21,6 +21,7 @@ from chaos.check.message.duplicates import check_duplicates
 from chaos.check.message.ids import check_ids
 from chaos.check.message.linear import check_linear
 from chaos.check.message.lost import check_lost
+from chaos.check.message.many_moves import check_many_moves
 from chaos.check.message.operations import check_operations
 from chaos.check.message.restored import check_restored
 from chaos.check.message.unscheduled import check_unscheduled
@@ -50,6 +51,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_levels,
     check_restored,
     check_operations,
+    check_many_moves,
 )
 
 #: Two clocks differ by at most this: each may be off by 500 ms, and the rest is a margin for clocks that are slewed.

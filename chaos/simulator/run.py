@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import node.message.dead_letter
 import node.operation.work
 import node.pull.settling
 import node.settle.former_leader_outcomes
@@ -27,6 +26,7 @@ from api.port.port import ANONYMOUS, TopicChange
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer
 from chaos.client.many_cancels import ManyCancels
+from chaos.client.many_moves import ManyMoves
 from chaos.history.bounds import Bounds
 from chaos.history.event import (
     Acked,
@@ -71,7 +71,7 @@ ACCOUNTS_S: Final = 240.0
 #: In a run with an asker, an entry takes only this many messages of a request. So some requests take several entries.
 PIECES: Final[list[Patch]] = [
     (node.pull.settling, "ENTRY_MOVES_MAX", 3),
-    (node.message.dead_letter, "ENTRY_MOVES_MAX", 3),
+    (node.operation.work, "CHUNK_MOVES", 3),
     (node.settle.former_leader_outcomes, "ENTRY_MOVES_MAX", 3),
     (node.operation.work, "CHUNK_ROWS", 1),
 ]
@@ -148,7 +148,11 @@ class Running:
         changes = Changes(shape.cancel_share, shape.move_share, under_way_s=2 * TIMEOUT_S)
         self.changer = Changer(caller_of(world, "changer"), self.history, changes)
         names = [name for name, _ in shape.topics]
-        self.many = ManyCancels(caller_of(world, "many"), self.history, names, shape.many_every_s)
+        self.many = (
+            ManyCancels(caller_of(world, "many"), self.history, names, shape.many_every_s),
+            ManyMoves(caller_of(world, "moves"), self.history, names, shape.moves_every_s),
+        )
+        self.changer.others_move = True
         self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
         self._restorer = Restorer(world, self.history, plan, config_of(plan)) if plan.backup else None
         self.shape = shape
@@ -202,7 +206,8 @@ class Running:
         producer = Producer(world, self.history, self.shape, self._topics)
         producer.begin()
         self.changer.begin(self.plan.seconds)
-        self.many.begin()
+        for many in self.many:
+            many.begin()
         if self._crowd:
             self._crowd.begin()
         self.upgrade.begin()
@@ -216,7 +221,8 @@ class Running:
         if self._crowd:
             self._crowd.end()
         self.changer.end()
-        self.many.end()
+        for many in self.many:
+            many.end()
         if self._asker:
             self._asker.end()
             self._consume(world.ids[0], IDLE)
@@ -224,9 +230,10 @@ class Running:
         self.targets.calm()
         for each in self._consumers:
             each.calm = True
-        world.run_until(lambda: not producer.in_flight and not self.many.in_flight, 30)
-        self.many.finish()
-        world.run_until(lambda: not self.many.in_flight, 30)
+        world.run_until(lambda: not producer.in_flight and not self._many_in_flight(), 30)
+        for many in self.many:
+            many.finish()
+        world.run_until(lambda: not self._many_in_flight(), 30)
         self.changer.bring_near(producer.far)
         wrong = [] if world.run_until(self._settled, DRAIN_S) else self._unsettled()
         world.run(QUIET_S)
@@ -235,6 +242,9 @@ class Running:
         self.probe.stop()
         wrong += self._compare()
         return wrong + (self._restorer.run() if self._restorer else [])
+
+    def _many_in_flight(self) -> int:
+        return sum(many.in_flight for many in self.many)
 
     def _consume(self, node_id: str, topic: str) -> None:
         asks = self._asker is not None

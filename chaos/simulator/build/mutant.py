@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 import replication.apply.message.settle
+import replication.apply.operation_chunk
 import storage.checkpoint.states_due
 import storage.state.files
 import storage.tables.key
@@ -36,8 +37,11 @@ from replication.wire.door import Door
 from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.sync_pace import SyncPace
+from storage.format.array import I64
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
+from storage.tables.operation_row import OperationRow
+from storage.tables.running_set import RunningSet
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
@@ -233,6 +237,27 @@ def _one_of_a_chunk_is_left_out() -> list[Patch]:
     return [(Finder, "give_out", all_but_one)]
 
 
+def _later_ones_are_taken() -> list[Patch]:
+    """The set of an operation has no end: it takes messages, too, that were scheduled later."""
+    bounds = RunningSet.bounds
+
+    def without_end(self: RunningSet, hour: int) -> tuple[int, int]:
+        return 1 << 40, bounds(self, hour)[1]
+
+    return [(RunningSet, "bounds", without_end)]
+
+
+def _moved_too_far() -> list[Patch]:
+    """A shift or a release moves half of its messages by 2.5 s too much."""
+    due_ms = replication.apply.operation_chunk._due_ms
+
+    def further(row: OperationRow, was_ms: I64, now_ms: int) -> I64:
+        found: I64 = due_ms(row, was_ms, now_ms) + np.where(was_ms % 2 == 0, 2_500, 0)
+        return found
+
+    return [(replication.apply.operation_chunk, "_due_ms", further)]
+
+
 def _restore_is_forgotten() -> list[Patch]:
     """The catalog of a restored cluster does not record that the cluster was made from a backup."""
     return [(Catalog, "set_restored", lambda self, restored: None)]
@@ -257,6 +282,8 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "states-of-the-whole-hour": _states_of_the_whole_hour,
     "restore-is-forgotten": _restore_is_forgotten,
     "one-of-a-chunk-is-left-out": _one_of_a_chunk_is_left_out,
+    "later-ones-are-taken": _later_ones_are_taken,
+    "moved-too-far": _moved_too_far,
 }
 
 

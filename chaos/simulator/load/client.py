@@ -136,9 +136,12 @@ class PortClient:
         """Cancel a message."""
         return await self.call(lambda port: port.cancel(message_id, if_match=None, principal=ANONYMOUS), "cancel")
 
-    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+    async def change_many(self, kind: Any, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
         """See chaos.client.client.Client."""
-        return await self.begin(OperationIn(kind="cancel", topics=(topic,), from_ms=from_ms, to_ms=to_ms, wait_s=0))
+        wish = OperationIn(
+            kind=kind, topics=(topic,), from_ms=window.start, to_ms=window.stop, by_ms=by_ms, wait_s=0
+        )  # fmt: skip
+        return await self.begin(wish)
 
     async def begin(self, wish: OperationIn) -> Outcome[Many]:
         """Begin an operation."""

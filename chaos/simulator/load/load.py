@@ -53,6 +53,7 @@ class Shape:
     cancel_share: float = 0.1
     move_share: float = 0.08
     many_every_s: float = 3.0  # a cancel of many, on average
+    moves_every_s: float = 3.0  # a shift or a release of many, on average
 
 
 #: The load of runs with an asker. More messages die, and are redriven many at a time. Some wait in IDLE.

@@ -63,7 +63,7 @@ class ScriptedClient:
         """Not asked here."""
         raise NotImplementedError
 
-    async def cancel_many(self, topic: str, from_ms: int, to_ms: int) -> Outcome[Many]:
+    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
         """Not asked here."""
         raise NotImplementedError
 
