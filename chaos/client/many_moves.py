@@ -1,8 +1,8 @@
 """Shifts and releases many messages at once, by topic and window, now and then. Then it asks when each is due.
 
 The messages that may have been of the set are recorded one by one, as if each had been rescheduled alone. One is
-`moved` if its due time is another one, else `unknown`. The moment of asking is that of the operation, since when it may have
-moved.
+`moved` if its due time is another one, else `unknown`. The moment of asking is that of the operation. It may have moved
+since then.
 """
 
 from __future__ import annotations

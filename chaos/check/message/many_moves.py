@@ -2,9 +2,9 @@
 surely were not are due as before.
 
 A message was surely of the set if it was acknowledged before the operation was asked for, and is due in its window. It
-also was never handed over, given back, moved or cancelled alone. As in operations.py no lease may have come first. After the end
-each message was looked at (Standing). No due time is before the operation's: then it is the leader's time, which right
-clocks bound.
+also was never handed over, given back, moved or cancelled alone. As in operations.py no lease may have come first.
+After the end each message was looked at (Standing). No due time is before the operation's: then it is the leader's
+time, which right clocks bound.
 """
 
 from collections import defaultdict
