@@ -24,6 +24,7 @@ from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, Uni
 from storage.format.chain import SECONDS
 from storage.format.pieces import Pieces
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
+from storage.format.predicate import Mask
 from storage.format.rows import BY_FAILURE, SETTLE, UNIT, Settles, Units, put_rows, select_rows, take_rows
 from storage.format.states import IS_SETTLED, OPEN_STANDINGS, UNKNOWN
 from storage.hour.batch_by_hour import BatchByHour
@@ -32,7 +33,7 @@ from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.hour.open_hour import HourOpening
 from storage.hour.staging import Stage
 from storage.query.moves import born_in_state, history, homes, last_places, locate
-from storage.query.newest_settle import before_newest, newest
+from storage.query.newest_settle import acked_before, before_newest, newest
 from storage.query.selection import Selection
 from storage.query.states import are_known, state_only, states
 from storage.record.record import Record, patch
@@ -205,11 +206,14 @@ class Store:
         """As `newest`, but the settle record of each unit before its newest one. `what` is 0 if there is none."""
         return before_newest(self._hours, positions)
 
+    def acked_before(self, positions: U64, term: U32, attempt: U16) -> Mask:
+        """True for units that an ack of this hand-over ended once, even if they have newer records."""
+        return acked_before(self._hours, positions, term, attempt)
+
     def settled_at(self, home: int) -> int | None:
         """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked: long ago."""
         at = np.array([home], np.uint64)
-        state = int(self.states(at).state[0])
-        if state == UNKNOWN:
+        if (state := int(self.states(at).state[0])) == UNKNOWN:
             return 0
         return int(self.newest(at)["at_ms"][0]) if IS_SETTLED[state] else None
 
@@ -221,13 +225,11 @@ class Store:
     # moves
 
     def locate(self, homes: U64) -> U64:
-        """The positions where the messages born at `homes` live, in order. A message that is not forwarded gives its
-        home."""
+        """The positions where the messages born at `homes` live, in order: its home for one that is not forwarded."""
         return locate(self._hours, homes)
 
     def homes(self, places: U64) -> U64:
-        """The homes of the messages that stand at these positions, in order. If no hour holds a moved unit, that is
-        `places` itself, at the cost of a comparison."""
+        """The homes of the messages that stand here, in order. If no hour holds a moved unit: `places` itself."""
         return homes(self._hours, places)
 
     def last_places(self, homes: U64) -> U64:
@@ -312,8 +314,7 @@ class Store:
         return found.unsettled - found.forwarded if found else 0
 
     def extents(self, hours: Sequence[int] | None = None) -> Extents:
-        """The first ordinal and the number of units of each of these hours, or of all hours for None. Both may change:
-        units are added, or the hour is begun anew."""
+        """The extents of these hours, or of all for None. Units may be added, or an hour is begun anew."""
         return self._hours.table.extents(hours)
 
     def span(self, hour: int) -> tuple[int, int]:

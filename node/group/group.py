@@ -225,7 +225,7 @@ class Group:
             node_id=self.config.node_id, options=self.config.dispatch, store=self.store, machine=self.machine,
             group=self.raft, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
             leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
-            topic_metrics=self.topic_metrics, push_feed=self.push_feed,
+            topic_metrics=self.topic_metrics, push_feed=self.push_feed, reserve=self.reserve,
         )  # fmt: skip
         return Leading(
             parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.status_feed.tell

@@ -119,8 +119,8 @@ class HandingOver:
         return min(asked_ms, self._pace_ms) if paced else asked_ms
 
     def ask_again(self) -> None:
-        """Ask the rules about all parked units again, beginning with the next step. The caller knows that a rule may
-        have changed."""
+        """Ask the rules about all parked units again, beginning with the next step, and look again for those that they
+        left out. The caller knows that a rule may have changed."""
         self._units.ask_again()
 
     # -- ready units

@@ -64,6 +64,7 @@ class ReadyUnits:
         self._ready, self._holds, self._exhaustion = ready, holds, exhaustion
         self._rules, self._parked = rules, ready.parked
         self._ask_ms = 0  # when the next piece of parked units is asked again
+        self._held_count = 0  # units that were parked or left out so far
         self._hurry = False  # after `ask_again`, until the rules were asked about all parked units
         self.open = False
         self.latest_ms = 0
@@ -105,9 +106,11 @@ class ReadyUnits:
         return [rule for rule in self._rules if rule.active]
 
     def ask_again(self) -> None:
-        """Ask the rules about all parked units in the next turns, because a rule may have changed."""
+        """Ask the rules about all parked units in the next turns, because a rule may have changed. Look again for those
+        that they left out."""
         self._parked.ask_all()
         self._hurry = self._parked.asking
+        self._ready.ask_left_out()
 
     def turn(self, now_ms: int) -> None:
         """Ask the rules about some parked units if PARKED_MS have passed, or while the work of `ask_again` is not
@@ -140,23 +143,40 @@ class ReadyUnits:
         goes = seen.stays
         if seen.held is not None:
             goes = goes & ~seen.held
-            self._parked.keep(Piece(kind, subscription, units.select(seen.held)))
+            held = self._without_left_out(kind, subscription, units.select(seen.held), now_ms)
+            if len(held):
+                self._parked.keep(Piece(kind, subscription, held))
         self._ready.ended(kind, subscription, units.select(~seen.stays))
         self._ready.put_back(kind, subscription, units.select(goes))
 
     def _park(self, kind: LaneKind, subscription: Subscription, units: Queued, now_ms: int) -> None:
+        self._held_count += len(units)
+        units = self._without_left_out(kind, subscription, units, now_ms)
+        if not len(units):
+            return
         if not self._parked.count:
             self._ask_ms = now_ms + PARKED_MS
         self._parked.park(Piece(kind, subscription, units))
+
+    def _without_left_out(self, kind: LaneKind, subscription: Subscription, units: Queued, now_ms: int) -> Queued:
+        """Forget those of these held units that a rule leaves out. Return the others."""
+        leaving = [rule for rule in self._active() if rule.leaves_out]
+        if not leaving or not len(units):
+            return units
+        out = held_by(leaving, units.position, self._store.units(units.position), now_ms)
+        if not out.any():
+            return units
+        self._ready.leave_out(kind, subscription, units.select(out))
+        return units.select(~out)
 
     # -- in order
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
         """Put units of a lane that may be handed over now into the hand-over `taking`: the first `most`, or fewer if it
         is full. Return how many units it took."""
-        count, bite, parked = 0, most, self._parked.count
+        count, bite, held = 0, most, self._held_count
         while count < most and not taking.full and not self._exhaustion.full:
-            if self._parked.count - parked >= PARKED_ROWS:
+            if self._held_count - held >= PARKED_ROWS:
                 break
             if now_ms < self.latest_ms:
                 bite = self._ready.waiting(kind, subscription)  # due units may stand behind units that are not due

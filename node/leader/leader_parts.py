@@ -17,6 +17,7 @@ from node.ready.rule import Rule
 from node.runtime.clock import NodeClock
 from node.runtime.config import Dispatch
 from node.runtime.entropy import Entropy
+from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
@@ -42,6 +43,7 @@ class LeaderParts:
     counters: Counters
     topic_metrics: TopicMetrics
     push_feed: PushFeed
+    reserve: Reserve
     in_hand: OperationsInHand = field(default_factory=OperationsInHand)
 
     def dispatcher(self, term: int, attempts: AttemptLimit, rules: Sequence[Rule]) -> Dispatcher:

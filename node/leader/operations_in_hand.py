@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 
 from storage.format.predicate import Predicate
 
@@ -17,6 +18,8 @@ class OperationsInHand:
 
     def __init__(self) -> None:
         self.proposed: dict[int, Predicate] = {}
+        #: Called when messages that were held by a predicate are free, because its operation does not begin.
+        self.let_go: Callable[[], None] = _nobody
         self._waits: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
 
     async def ended(self, number: int) -> None:
@@ -34,5 +37,10 @@ class OperationsInHand:
     def clear(self) -> None:
         """Forget all, because the term is over. All requests that wait are woken."""
         self.proposed.clear()
+        self.let_go = _nobody
         for number in list(self._waits):
             self.end(number)
+
+
+def _nobody() -> None:
+    pass

@@ -122,6 +122,8 @@ class OperationBegin:
         """See OperationPort."""
         leads()
         number = number_of(id)
+        self._levels.require("operations")
+        find_operation(self._store, number, self._clock.now_ms())  # no entry for what is not there
         result: int = await self._proposer.propose_single(ChangeOperation(number, _STATES[verb]))
         if result == UNKNOWN:
             raise unknown_operation(id)
@@ -200,7 +202,7 @@ class OperationBegin:
             command = BeginOperation(
                 kind=wish.kind, namespace=DEFAULT_NAMESPACE, topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms,
                 tag=wish.tag, reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate,
-                note=wish.note, mark=mark,
+                latest_ms=self._clock.now_ms() + self._max_delay_ms, note=wish.note, mark=mark,
             )  # fmt: skip
             proposed = asyncio.ensure_future(self._proposer.propose_single(command))
             proposed.add_done_callback(partial(self._known, mark))
@@ -225,6 +227,8 @@ class OperationBegin:
         error = None if ended.cancelled() else ended.exception()
         if not (isinstance(error, Problem) and error.code == "outcome-unknown"):
             self._in_hand.proposed.pop(mark, None)
+            if error is not None or ended.cancelled():
+                self._in_hand.let_go()
 
 
 def _counted(wish: OperationIn, matched: int) -> OperationView:
@@ -248,9 +252,12 @@ def _refused(begun: Begun, wish: OperationIn) -> Problem:
         detail = f"{RUNNING_MAX} operations run, the oldest is {id_of(begun.value)}; wait until one has ended"
         return Problem("over-limit", detail, operation=id_of(begun.value))
     if begun.result == TOO_WIDE:
-        fits = render_time((begun.value + 1) * HOUR_MS)
-        detail = f"the window meets more than {HOURS_MAX} hours that hold messages; the first {HOURS_MAX} end at {fits}"
-        return Problem("invalid-field", f"to: {detail}", errors=[FieldFault("/to", detail)])
+        told = f"the window meets more than {HOURS_MAX} hours that hold messages"
+        if OPERATION_KINDS[wish.kind].takes_open:
+            field, detail = "to", f"{told}; the first {HOURS_MAX} end at {render_time((begun.value + 1) * HOUR_MS)}"
+        else:
+            field, detail = "from", f"{told}; the last {HOURS_MAX} begin at {render_time(begun.value * HOUR_MS)}"
+        return Problem("invalid-field", f"{field}: {detail}", errors=[FieldFault(f"/{field}", detail)])
     if begun.result == MEETS:
         met = id_of(begun.value)
         detail = f"{met} runs, and has messages of these topics and this window; wait for its end, or abort it"

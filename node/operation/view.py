@@ -14,7 +14,7 @@ from storage.store import Store
 from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation
 from storage.tables.registry import OPERATIONS
 
-_ID: Final = re.compile(r"op-([0-9]{1,19})")
+_ID: Final = re.compile(r"op-([1-9][0-9]{0,18})")
 
 
 def id_of(number: int) -> str:

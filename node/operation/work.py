@@ -28,6 +28,7 @@ from node.leader.service import LeaderService
 from node.operation.finder import Finder
 from node.operation.pace import Pace
 from node.runtime.clock import NodeClock
+from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.settle.move_size import move_pieces, move_weights
 from node.write.proposer import Proposer
@@ -50,6 +51,8 @@ CHUNK_MOVES: Final = 500
 CHUNK_READ: Final = 250
 #: So many chunks may be proposed and not applied yet: one in the entry that is in flight, and one for the next entry.
 AHEAD: Final = 2
+#: While the disk is full, it is looked at this often.
+FULL_S: Final = 1.0
 #: The pause after a failed proposal.
 AGAIN_S: Final = 0.02
 #: While all that runs is paused or paced, it is looked at this often at least.
@@ -58,7 +61,9 @@ LOOK_S: Final = 60.0
 
 def operation_work(parts: LeaderParts, dispatcher: Dispatcher) -> OperationWork:
     """Make the service for a term (a ServiceFactory)."""
-    return OperationWork(dispatcher, parts.store, parts.clock, parts.proposer, parts.life, parts.in_hand)
+    return OperationWork(
+        dispatcher, parts.store, parts.clock, parts.proposer, parts.life, parts.in_hand, parts.reserve
+    )  # fmt: skip
 
 
 class OperationWork(LeaderService):
@@ -72,19 +77,21 @@ class OperationWork(LeaderService):
         proposer: Proposer,
         life: Lifecycle,
         in_hand: OperationsInHand,
+        reserve: Reserve,
     ) -> None:
         self._dispatcher, self._store, self._clock = dispatcher, store, clock
-        self._proposer, self._life, self._in_hand = proposer, life, in_hand
+        self._proposer, self._life, self._in_hand, self._reserve = proposer, life, in_hand, reserve
         self._finders: dict[int, Finder] = {}
         self._paces: dict[int, Pace] = {}
         self._changed = asyncio.Event()
-        self._proposed: deque[asyncio.Future[bool]] = deque()  # chunks, oldest first
+        self._proposed: deque[tuple[int, asyncio.Future[bool]]] = deque()  # chunks of operations, oldest first
         self._works = False
         self._promoted = asyncio.Event()
 
     def begin(self, term: Term) -> None:
         """Go on with the operations that former leaders began."""
         self._in_hand.clear()
+        self._in_hand.let_go = self._let_go
         self._term = term
         self._look_promoted()
         self._wake()
@@ -97,6 +104,8 @@ class OperationWork(LeaderService):
                 self._in_hand.proposed.pop(command.mark, None)
                 if result.result == BEGUN:
                     self._wake()
+                else:
+                    self._let_go()
             elif isinstance(command, OperationChunk) and command.last and result:
                 self._ended(command.number)
             elif isinstance(command, ChangeOperation) and result == CHANGED:
@@ -114,10 +123,15 @@ class OperationWork(LeaderService):
         self._finders.pop(number, None)
         self._paces.pop(number, None)
         self._in_hand.end(number)
-        self._dispatcher.handing_over.ask_again()
+        self._let_go()
         ended = self._store.catalog.of(OPERATIONS).find(number)
         assert ended is not None, number
         log.info("an operation has ended", operation=number, kind=ended.row.kind, changed=ended.progress.changed)
+
+    def _let_go(self) -> None:
+        """Look again for messages that were held for an operation."""
+        self._dispatcher.handing_over.ask_again()
+        self._term.poke()
 
     def _look_promoted(self) -> None:
         """Note if the log has the doubt about the leaders before this one, by which apply judges a chunk."""
@@ -138,6 +152,7 @@ class OperationWork(LeaderService):
             await self._promoted.wait()
             while not self._term.over and (self._running() or self._proposed):
                 self._changed.clear()
+                await self._resume_overdue()
                 due = [each for each in self._running() if self._may_go_on(each)]
                 for each in due:
                     await self._change(each)
@@ -152,28 +167,38 @@ class OperationWork(LeaderService):
             self._proposed.clear()
 
     def _may_go_on(self, each: RunningSet) -> bool:
-        paced = self._pace(each).wait_s(self._now_s()) > 0
+        paced = self._pace(each).wait_s(self._now_s()) > 0 or (each.rule.moves and self._full())
         return each.operation.works and not paced and not self._finder(each).ended
 
-    async def _wait(self) -> None:
-        """Wait until an operation begins or changes, or one that is paced or paused may go on. One that was paused too
-        long goes on."""
-        now_ms, waits = self._clock.now_ms(), [LOOK_S]
+    def _full(self) -> bool:
+        """True while the disk has no room for copies of messages."""
+        try:
+            self._reserve.check()
+        except Problem:
+            return True
+        return False
+
+    async def _resume_overdue(self) -> None:
+        """Let those go on that were paused too long."""
         for each in self._running():
             now = each.operation.progress
-            if now.state != PAUSED:
-                waits.append(self._pace(each).wait_s(self._now_s()))
-                continue
-            left_ms = now.paused_ms + PAUSE_MAX_MS - now_ms
-            waits.append(left_ms / 1000)
-            if left_ms <= 0:
+            if now.state == PAUSED and now.paused_ms + PAUSE_MAX_MS <= self._clock.now_ms():
                 try:
                     await self._proposer.propose_single(ChangeOperation(each.number, RUNNING, now.paused_ms))
                 except Problem:
                     await asyncio.sleep(AGAIN_S)
-                return
+
+    async def _wait(self) -> None:
+        """Wait until an operation begins or changes, or one that is paced or paused may go on."""
+        now_ms, waits = self._clock.now_ms(), [LOOK_S]
+        for each in self._running():
+            now = each.operation.progress
+            if now.state == PAUSED:
+                waits.append((now.paused_ms + PAUSE_MAX_MS - now_ms) / 1000)
+            else:
+                waits.append(self._pace(each).wait_s(self._now_s()) or FULL_S)
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(waits)):
+            async with asyncio.timeout(max(0.0, min(waits))):
                 await self._changed.wait()
 
     def _now_s(self) -> float:
@@ -207,7 +232,7 @@ class OperationWork(LeaderService):
         command = OperationChunk(each.number, begin, chunk.end, chunk.last, chunk.places)
         proposed = asyncio.ensure_future(self._proposer.propose_single(command))
         proposed.add_done_callback(_look)
-        self._proposed.append(proposed)
+        self._proposed.append((each.number, proposed))
 
     def _most(self, each: RunningSet) -> int:
         if each.rule.moves:
@@ -217,19 +242,23 @@ class OperationWork(LeaderService):
 
     async def _applied_one(self) -> bool:
         """Wait for the oldest chunk that was proposed. False if it had no effect, or if its outcome is not known. Then
-        those behind it have none either, and the messages are looked for again."""
-        done = None
-        with suppress(Problem):
-            done = await self._proposed.popleft()
-        if done:
+        its operation's messages are looked for again."""
+        if await self._took_effect():
             return True
         while self._proposed:
-            with suppress(Problem):
-                await self._proposed.popleft()
-        self._finders.clear()
+            await self._took_effect()
+        return False
+
+    async def _took_effect(self) -> bool:
+        number, proposed = self._proposed.popleft()
+        done = None
+        with suppress(Problem):
+            done = await proposed
+        if not done:
+            self._finders.pop(number, None)
         if done is None:
             await asyncio.sleep(AGAIN_S)
-        return False
+        return bool(done)
 
 
 def _look(proposed: asyncio.Future[bool]) -> None:

@@ -25,6 +25,7 @@ class OperationRule:
     """Implements Rule. `proposed` are the predicates of operations whose entry is not known to be applied."""
 
     reason = HOLD_REASONS["operation"]
+    leaves_out = True  # an operation may rest for days, and have millions of units
 
     def __init__(self, store: Store, proposed: Mapping[int, Predicate]) -> None:
         self._store, self._proposed = store, proposed

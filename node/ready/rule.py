@@ -3,7 +3,7 @@
 A rule decides by its arguments, by the store, and by what its leader service knows. Only node/ready/record_check.py
 asks rules, right before a hand-over. A unit that a rule holds is parked (node/ready/held_units.py): it is out of its
 window and delays no other unit. The rules are asked about parked units again every 100 ms, and at once after
-`HandingOver.ask_again`.
+`HandingOver.ask_again`. A rule may also leave its units out, so that they take no memory.
 
 Rules are not asked about units that are not ready. They are also not asked again about a strict hand-over that is
 leased ahead. So a service whose rule begins to hold such units must take those leases back (Strict.withdraw_places).
@@ -26,6 +26,9 @@ class Rule(Protocol):
     """A reason to wait, made anew for each term as leader. A unit waits as long as any rule holds it."""
 
     reason: HoldReason
+    leaves_out: bool
+    """True if the units that it holds are not even parked, because they go elsewhere. They take no room in memory then.
+    The rule's service calls `HandingOver.ask_again` when some of them may go after all."""
 
     @property
     def active(self) -> bool:

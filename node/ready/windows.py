@@ -44,6 +44,7 @@ class Lane:
     windows: dict[Subscription, Window] = field(default_factory=dict)  # by subscription, its window, never empty
     begins: dict[Subscription, int] = field(default_factory=dict)  # no ready unit before this position is unclaimed
     hungry: set[Subscription] = field(default_factory=set)  # subscriptions with a backlog and room for it
+    left_out: dict[Subscription, int] = field(default_factory=dict)  # the first position of units left out by a rule
     half: int = 1  # a subscription outside `hungry` that has a backlog holds more than so many units (half a share)
 
 
@@ -193,11 +194,29 @@ class Ready:
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
 
+    def leave_out(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
+        """Forget units that were taken and that a rule leaves out. They are no backlog either, until `ask_left_out`."""
+        self._claims.free(units.position)
+        lane, first = self.lanes[kind], int(units.position.min())
+        lane.left_out[subscription] = min(first, lane.left_out.get(subscription, first))
+        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
+            lane.hungry.add(subscription)
+
+    def ask_left_out(self) -> None:
+        """Make all units that were left out backlog again, because a rule may have changed."""
+        for lane in self.lanes:
+            for subscription, first in lane.left_out.items():
+                lane.begins[subscription] = min(first, lane.begins.get(subscription, first))
+                if self._has_room(lane, subscription, self.share // 2):
+                    lane.hungry.add(subscription)
+            lane.left_out.clear()
+
     def drop(self, subscription: Subscription) -> None:
         """Drop the windows, parked units and backlogs of a topic that was deleted. All its units have ended."""
         for lane in self.lanes:
             lane.begins.pop(subscription, None)
             lane.hungry.discard(subscription)
+            lane.left_out.pop(subscription, None)
             window = lane.windows.pop(subscription, None)
             if window is not None:
                 self.count -= window.count

@@ -35,7 +35,8 @@ CHANGED, ENDED, UNKNOWN, IS_CANCEL = 0, 1, 2, 3
 class Begun(NamedTuple):
     """The result of a BeginOperation. BEGUN: `value` is its number. AGAIN: another operation begins in this entry.
     UNKNOWN_TOPIC: the row `value` of its topics does not exist. TOO_MANY: `value` is the number of the oldest.
-    TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits. MEETS: another one has
+    TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits, for ended messages the
+    first. MEETS: another one has
     messages of its topics and window. `value` is the number of that one.
     """
 
@@ -70,6 +71,7 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
         by_ms=command.by_ms,
         to_due_ms=command.to_due_ms,
         rate=command.rate,
+        latest_ms=command.latest_ms,
         note=command.note,
         begun_ms=now_ms,
     )
@@ -77,7 +79,7 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
         return Begun(MEETS, other.number)
     fixed = store.extents(fixed_hours(store, row))
     if len(fixed.hour) > HOURS_MAX:
-        return Begun(TOO_WIDE, int(fixed.hour[HOURS_MAX - 1]))
+        return Begun(TOO_WIDE, int(fixed.hour[HOURS_MAX - 1 if row.rule.takes_open else -HOURS_MAX]))
     operations.forget(now_ms - KEPT_MS)
     row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units, fixed.settles)
     operations.begin(row, Progress(log_index=applying.index, at_ms=now_ms))

@@ -16,6 +16,8 @@ from replication.apply.message.cancel import cancel_free, priors
 from replication.apply.message.message_location import MessageLocation, lease_runs, standing_at
 from replication.apply.message.move import Leaving, has_topic, move
 from replication.apply.message.running_sets import (
+    DOUBTFUL,
+    KNOWN,
     NOBODY,
     count_cancelled,
     owners_of_chunk,
@@ -126,7 +128,8 @@ def _due_ms(row: OperationRow, due_ms: I64, now_ms: int) -> I64:
         wanted = due_ms + row.by_ms
     else:
         wanted = np.full(len(due_ms), now_ms if row.to_due_ms is None else row.to_due_ms)
-    clipped: I64 = np.clip(wanted, now_ms, DUE_MS_MAX)
+    latest_ms = DUE_MS_MAX if row.latest_ms is None else min(row.latest_ms, DUE_MS_MAX)
+    clipped: I64 = np.clip(wanted, now_ms, max(now_ms, latest_ms))
     return clipped
 
 
@@ -148,6 +151,9 @@ def _move(
     store, envelope, place, states = applying.store, applying.envelope, standing.place, standing.states
     assert row.rule.code is not None, row.kind
     prior = priors(store, store.homes(place), standing, np.zeros(len(place), np.bool_), free)[free]
+    sure = None if ends is None else store.newest(place[free])["at_ms"] <= store.doubt.until_ms
+    if sure is not None:  # the doubt about a unit ends with its message
+        prior[sure & (prior == DOUBTFUL)] = KNOWN
     leaving = Leaving(
         home=store.homes(place)[free],
         place=place[free],
@@ -158,7 +164,9 @@ def _move(
         code=row.rule.code,
     )
     uncounted = None if ends is None else leaving.attempt
-    moves = move(store, leaving, records, envelope, extensions=extensions, asked_due_ms=due_ms, uncounted=uncounted)
+    moves = move(
+        store, leaving, records, envelope, extensions=extensions, asked_due_ms=due_ms, uncounted=uncounted, sure=sure
+    )
     applying.told.moved([moves], applying.index)
     return prior_counts(prior)
 

@@ -34,6 +34,7 @@ class BeginOperation:
     by_ms: int | None = None
     to_due_ms: int | None = None
     rate: int | None = None
+    latest_ms: int | None = None
     note: str = ""
     mark: int
 
@@ -50,6 +51,7 @@ class BeginOperation:
             "by": self.by_ms,
             "to_due": self.to_due_ms,
             "rate": self.rate,
+            "latest": self.latest_ms,
             "note": self.note,
             "mark": self.mark,
         }
@@ -75,6 +77,7 @@ class BeginOperation:
             by_ms=_optional(value, "by", int),
             to_due_ms=_optional(value, "to_due", int),
             rate=_optional(value, "rate", int),
+            latest_ms=_optional(value, "latest", int),
             note=filled(value.get("note"), str, "note"),
             mark=filled(value.get("mark"), int, "mark"),
         )

@@ -59,6 +59,7 @@ def registered(rows: Iterable[OperationKind]) -> dict[str, OperationKind]:
 
 
 CANCEL: Final = "cancel"
+RESEND: Final = "resend"
 
 OPERATION_KINDS: Final = registered(
     [
@@ -66,6 +67,6 @@ OPERATION_KINDS: Final = registered(
         OperationKind(name="shift", code=CODE_RESCHEDULED),
         OperationKind(name="release", code=CODE_RESCHEDULED),
         OperationKind(name="redrive", ended_as=DEAD, code=CODE_REDRIVEN),
-        OperationKind(name="resend", ended_as=DELIVERED, code=CODE_RESENT),
+        OperationKind(name=RESEND, ended_as=DELIVERED, code=CODE_RESENT),
     ]
 )

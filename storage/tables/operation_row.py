@@ -60,7 +60,8 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `number`: the log index of its entry. It is never given to another operation.
     - `topics`: their names as asked, None for all topics. `numbers`: theirs in the same order.
     - `tag`: only messages with this tag. `reason`: only those that died of it. `note` is for people.
-    - `by_ms`, `to_due_ms`: how far a shift moves, or to which time. `rate`: at most so many messages a second.
+    - `by_ms`, `to_due_ms`: how far a shift moves, or to which time. No message moves past `latest_ms`.
+    - `rate`: at most so many messages a second.
     - `hours`, `firsts`, `ends`: hours that held such units then, rising, the global_index of the first unit of each,
       and behind which global_index each ended. `settles`: the ordinal of the next settle record of each, for ended
       messages only. All are i64, little endian, and empty once the operation has ended.
@@ -78,6 +79,7 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by_ms: int | None = None
     to_due_ms: int | None = None
     rate: int | None = None
+    latest_ms: int | None = None
     note: str = ""
     begun_ms: int = 0
     hours: bytes = b""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from storage.lmdb.table import Table
+from storage.tables.operation_kind import RESEND
 from storage.tables.operation_row import (
     KEPT_MAX,
     ROW_DECODER,
@@ -47,6 +48,11 @@ class Operations:
         """The operation of this number. None if there never was one, or if it is forgotten."""
         return self._all.get(number)
 
+    @property
+    def resends(self) -> bool:
+        """True if one is known that delivers messages again. Receipts are not known for longer than operations are."""
+        return any(each.row.kind == RESEND for each in self._all.values())
+
     def held_topics(self, topics: Iterable[int]) -> frozenset[int]:
         """Those of these topics whose open messages an operation may have."""
         sets = [each.which.topics for each in self.of_open]
@@ -73,10 +79,10 @@ class Operations:
 
     def forget(self, before_ms: int) -> None:
         """Drop operations that ended before this time, and the oldest beyond KEPT_MAX."""
-        ended = [number for number, operation in self._all.items() if operation.ended]
+        ended = sorted((each.progress.at_ms, number) for number, each in self._all.items() if each.ended)
         over = len(ended) - KEPT_MAX
-        for at, number in enumerate(ended):
-            if at < over or self._all[number].progress.at_ms < before_ms:
+        for at, (ended_ms, number) in enumerate(ended):
+            if at < over or ended_ms < before_ms:
                 del self._all[number]
                 self._table.drop(_KEY.pack(number))
                 self._progress.drop(_KEY.pack(number))

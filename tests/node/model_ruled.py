@@ -19,6 +19,7 @@ class ByNumber:
     """Holds units by the last bits of their position."""
 
     reason = HoldReason(200, "number", False, "its number does not please")
+    leaves_out = False
     active = True
 
     def __init__(self) -> None:

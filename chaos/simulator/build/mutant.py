@@ -41,7 +41,6 @@ from storage.format.array import I64
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
 from storage.tables.operation_row import OperationRow
-from storage.tables.running_set import RunningSet
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
@@ -237,16 +236,6 @@ def _one_of_a_chunk_is_left_out() -> list[Patch]:
     return [(Finder, "give_out", all_but_one)]
 
 
-def _later_ones_are_taken() -> list[Patch]:
-    """The set of an operation has no end: it takes messages, too, that were scheduled later."""
-    bounds = RunningSet.bounds
-
-    def without_end(self: RunningSet, hour: int) -> tuple[int, int]:
-        return 1 << 40, bounds(self, hour)[1]
-
-    return [(RunningSet, "bounds", without_end)]
-
-
 def _moved_too_far() -> list[Patch]:
     """A shift or a release moves half of its messages by 2.5 s too much."""
     due_ms = replication.apply.operation_chunk._due_ms
@@ -282,7 +271,6 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "states-of-the-whole-hour": _states_of_the_whole_hour,
     "restore-is-forgotten": _restore_is_forgotten,
     "one-of-a-chunk-is-left-out": _one_of_a_chunk_is_left_out,
-    "later-ones-are-taken": _later_ones_are_taken,
     "moved-too-far": _moved_too_far,
 }
 

@@ -20,6 +20,7 @@ class Some:
     """Holds what it is told to hold."""
 
     reason = HoldReason(200, "some", False, "a test says so")
+    leaves_out = False
     active = True
 
     def __init__(self) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from replication.apply.message.message_location import FREE, IN_PROGRESS, LEASED, SETTLED
 from replication.apply.message.settle import ACKED, STALE
-from replication.apply.operation import BEGUN, CHANGED, ENDED, IS_CANCEL, MEETS, UNKNOWN, Begun
+from replication.apply.operation import BEGUN, CHANGED, ENDED, IS_CANCEL, MEETS, TOO_WIDE, UNKNOWN, Begun
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
+from replication.command.promotion import Promotion
 from replication.command.topic import DropTopic
 from storage.format import states as state
 from storage.format.rows import CODE_RESENT
@@ -277,3 +278,73 @@ def test_paused_resumed_and_aborted(log: Log) -> None:
     assert log.apply(ChangeOperation(number + 99, PAUSED)).results[0] == UNKNOWN
     assert begin(log, "cancel").result == BEGUN
     assert log.apply(ChangeOperation(log.index, PAUSED)).results[0] == IS_CANCEL
+
+
+def test_a_receipt_that_settled_its_message_stays_acked(log: Log) -> None:
+    """After the resend, and after the second hand-over was leased, retried and acked. Any other receipt is stale."""
+    (home,) = placed(log.apply(schedule(T0 + 1)))
+    log.apply(lease(home))
+    log.apply(ack((home, 1, 1)))
+    assert chunk(log, begun(log, "resend"), home)
+    said = [log.apply(ack((home, 1, 1))).results[0].tolist()]
+    place = log.place(home)
+    log.apply(lease(place, attempt=2, end_ms=T0 + 90_000, at_ms=NOW), now_ms=NOW)
+    said += [log.apply(ack((home, 1, 1))).results[0].tolist()]
+    log.apply(fail((place, 1, 2), due_ms=NOW + 5), now_ms=NOW)
+    said += [log.apply(ack((home, 1, 1))).results[0].tolist()]
+    again = log.place(home)
+    log.apply(lease(again, attempt=3, end_ms=T0 + 90_000, at_ms=NOW), now_ms=NOW)
+    log.apply(ack((again, 1, 3)), now_ms=NOW)
+    said += [log.apply(ack((home, 1, 1))).results[0].tolist()]
+    assert said == [[ACKED]] * 4
+    assert log.apply(ack((home, 1, 2), (place, 1, 2), (place, 1, 1))).results[0].tolist() == [STALE] * 3
+
+
+def test_what_ended_before_a_leader_died_is_not_in_doubt(log: Log) -> None:
+    """A doubt about a message ends with it, so a resend says what is known."""
+    (home,) = placed(log.apply(schedule(T0 + 1)))
+    log.apply(lease(home))
+    log.apply(ack((home, 1, 1)))
+    log.apply(Promotion(T0 + 5), term=2)
+    number = begun(log, "resend")
+    assert chunk(log, number, home)
+    now = known(log, number).progress
+    assert (now.known, now.unknown) == (1, 0)
+    assert "doubtful" not in log.record(log.place(home)).extension
+
+
+def test_no_shift_goes_past_the_latest_time(log: Log) -> None:
+    """Which its leader took from the longest delay."""
+    (home,) = placed(log.apply(schedule(T0 + 100)))
+    command = BeginOperation(
+        kind="shift", namespace="default", topics=None, by_ms=HOUR_MS, latest_ms=T0 + 5_000, mark=1
+    )
+    assert log.apply(command).results[0].result == BEGUN
+    assert chunk(log, log.index, home)
+    assert due(log, home) == T0 + 5_000
+
+
+def test_the_last_to_end_is_the_last_to_be_forgotten(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old one that ended late is kept before newer ones that ended earlier."""
+    monkeypatch.setattr("storage.tables.operations.KEPT_MAX", 2)
+    log.apply(schedule(T0 + 1), schedule(T0 + 2, topic="bills"))
+    first = begun(log, "shift", 60_000)
+    others = []
+    for _ in range(3):
+        others.append(begin(log, "cancel", topics=("bills",)).value)
+        log.apply(OperationChunk(others[-1], FIRST, LAST, True, np.empty(0, np.uint64)))
+    assert chunk(log, first, now_ms=NOW)
+    assert begin(log, "cancel", topics=("bills",)).result == BEGUN
+    kept = [each.row.number for each in log.store.catalog.of(OPERATIONS).all()]
+    assert kept == [first, others[-1], log.index]
+
+
+def test_too_many_hours_of_ended_messages(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is the first of the last hours that fit: only a later begin helps."""
+    monkeypatch.setattr("replication.apply.operation.HOURS_MAX", 2)
+    homes = placed(log.apply(schedule(*(T0 + hour * HOUR_MS for hour in range(3)))))
+    log.apply(lease(*homes, end_ms=T0 + 9 * HOUR_MS))
+    log.apply(ack(*((home, 1, 1) for home in homes)))
+    told = begin(log, "resend")
+    assert told == Begun(TOO_WIDE, T0 // HOUR_MS + 1)
+    assert begin(log, "resend", from_ms=told.value * HOUR_MS).result == BEGUN
