@@ -1,16 +1,14 @@
 """The page of guarantees names what holds each promise: all of it is there, and no checker is left out."""
 
-import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from chaos.simulator.judge import CHECKERS
+from tests.docs.named import ROOT, is_there, named_in
 
-ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-NAMED = sorted(set(re.findall(r"`([a-z_]+/[\w/]+\.py(?:::\w+)?)`", PAGE)))
+NAMED = named_in(PAGE)
 
 
 def test_the_page_names_what_holds_its_promises() -> None:
@@ -28,10 +26,7 @@ def test_the_page_names_what_holds_its_promises() -> None:
 @pytest.mark.parametrize("name", NAMED)
 def test_what_the_page_names_is_there(name: str) -> None:
     """A file, or a test function in it."""
-    path, _, function = name.partition("::")
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    assert not function or function in defined
+    assert is_there(name)
 
 
 def test_every_checker_is_named() -> None:
