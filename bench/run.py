@@ -29,6 +29,7 @@ from bench.measure.hours import hours
 from bench.measure.isolation import isolation
 from bench.measure.lateness import by_pull, by_push
 from bench.measure.lists import lists
+from bench.measure.moves import moves
 from bench.measure.operations import operations
 from bench.measure.pending import pending
 from bench.measure.push import push
@@ -61,6 +62,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "lists": lists,
     "hours": hours,
     "operations": operations,
+    "moves": moves,
 }
 SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
