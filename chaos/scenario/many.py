@@ -1,6 +1,7 @@
-"""`python -m chaos.scenario.many`: kills the leader around cancels of many messages, and checks each of them.
+"""`python -m chaos.scenario.many`: kills the leader around changes of many messages, and checks each of them.
 
-Three real nodes. For each kill a new topic is filled. A client asks for a cancel of all of it. The leader is killed
+Three real nodes. For each kill a new topic is filled. A client asks for a cancel of all of it, or for a shift to one
+time some hours later. The leader is killed
 with SIGKILL shortly before, or up to a quarter of a second after. Then the operation must come to its end under the
 next leader, exactly. No message may be left, each is counted once, and none is delivered after the operation began. If
 no operation began, the client asks again.
@@ -24,11 +25,14 @@ import aiohttp
 
 from chaos.cluster.cluster import Cluster, ClusterFailed
 
-MESSAGES: Final = 30_000
+#: So many messages by kind. The work on them takes about as long as the draws of the kill.
+MESSAGES: Final = {"cancel": 30_000, "shift": 10_000}
 BATCH: Final = 5_000
 #: A tenth of the messages is due so soon that they would be delivered while the next leader begins.
 SOON_MS: Final = (1_500, 6_000)
 LATER_MS: Final = (60_000, 7_200_000)
+#: A shift is to so long after the filling, where no message is due before.
+SHIFTED_MS: Final = 14_400_000
 #: When the leader is killed, s from the request.
 KILLED_S: Final = (-0.05, 0.25)
 WITHIN_S: Final = 60.0
@@ -64,10 +68,10 @@ class Client:
         await self._cluster.until(answered, f"{method} {path}", WITHIN_S)
         return found[-1][1]
 
-    async def fill(self, node: str, topic: str, chance: random.Random) -> None:
+    async def fill(self, node: str, topic: str, count: int, chance: random.Random) -> None:
         """Schedule the messages of a topic. Raises ClusterFailed."""
         now_ms = int(time.time() * 1000)
-        for first in range(0, MESSAGES, BATCH):
+        for first in range(0, count, BATCH):
             due = [now_ms + chance.randint(*(SOON_MS if row % 10 == 0 else LATER_MS)) for row in range(BATCH)]
             lines = b"\n".join(json.dumps({"topic": topic, "body": 1, "deliver_at": at}).encode() for at in due)
             headers = {"Content-Type": "application/x-ndjson"}
@@ -77,14 +81,15 @@ class Client:
                     raise ClusterFailed(f"batch at {first}: status {answer.status}")
 
 
-async def once(cluster: Cluster, client: Client, number: int, chance: random.Random) -> str:
+async def once(cluster: Cluster, client: Client, kind: str, number: int, chance: random.Random) -> str:
     """One kill. Return where it fell. Raises ClusterFailed if a promise is broken."""
     leader = await cluster.wait_leader()
     others = [node for node in cluster.running() if node != leader.node_id]
     topic, note = f"many-{number}", f"kill {number}"
-    await client.fill(leader.node_id, topic, chance)
+    count, to_ms = MESSAGES[kind], int(time.time() * 1000) + SHIFTED_MS
+    await client.fill(leader.node_id, topic, count, chance)
     delay_s, node = chance.uniform(*KILLED_S), chance.choice([*others, leader.node_id])
-    wish = {"kind": "cancel", "topic": topic, "note": note}
+    wish = {"kind": kind, "topic": topic, "note": note} | ({"to_due": to_ms} if kind == "shift" else {})
     if delay_s < 0:
         await cluster.kill(leader.node_id)
         await asyncio.sleep(chance.random() * 0.02)
@@ -106,9 +111,11 @@ async def once(cluster: Cluster, client: Client, number: int, chance: random.Ran
     pulled = await _pulled(client, topic)
     (operation,) = begun
     ended = await _ended(cluster, client, operation["id"])
-    left = (await client.insist("GET", f"/v1/messages/count?topic={topic}"))["count"]
+    moved = (await client.insist("GET", f"/v1/messages/count?topic={topic}&from={to_ms}&to={to_ms + 1}"))["count"]
+    left = (await client.insist("GET", f"/v1/messages/count?topic={topic}"))["count"] - moved
     skipped = sum(ended["skipped"].values())
-    if (ended["changed"], skipped, left, pulled) != (MESSAGES, 0, 0, 0):
+    wanted = (count, count if kind == "shift" else 0, 0, 0, 0)
+    if (ended["changed"], moved, skipped, left, pulled) != wanted:
         raise ClusterFailed(f"{topic}, killed {where}: {ended}; {left} are left, {pulled} were delivered")
     cluster.start(leader.node_id)
     await cluster.wait_ready()
@@ -135,7 +142,7 @@ async def _ended(cluster: Cluster, client: Client, name: str) -> dict[str, Any]:
     return found[-1]
 
 
-async def kills(directory: Path, times: int, seed: int, show: Callable[[str], None]) -> Counter[str]:
+async def kills(directory: Path, kind: str, times: int, seed: int, show: Callable[[str], None]) -> Counter[str]:
     """Kill the leader so many times. Return how often each place was hit."""
     chance, fell = random.Random(seed), Counter[str]()
     timeout = aiohttp.ClientTimeout(total=15)
@@ -145,7 +152,7 @@ async def kills(directory: Path, times: int, seed: int, show: Callable[[str], No
         await cluster.wait_raised()
         client = Client(cluster, http)
         for number in range(times):
-            where = await once(cluster, client, number, chance)
+            where = await once(cluster, client, kind, number, chance)
             fell[where] += 1
             show(f"{number + 1:3} killed {where}: exact")
     return fell
@@ -154,12 +161,15 @@ async def kills(directory: Path, times: int, seed: int, show: Callable[[str], No
 def main() -> None:
     """Kill, and print where the kills fell. Exit 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--kind", choices=MESSAGES, default="cancel", help="of change [cancel]")
     parser.add_argument("--times", type=int, default=20, help="kills [20]")
     parser.add_argument("--seed", type=int, default=1, help="of the draws [1]")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         try:
-            fell = asyncio.run(kills(Path(directory), given.times, given.seed, lambda line: print(line, flush=True)))
+            fell = asyncio.run(
+                kills(Path(directory), given.kind, given.times, given.seed, lambda line: print(line, flush=True))
+            )
         except ClusterFailed as broken:
             sys.exit(f"broken: {broken}")
     places = ", ".join(f"{count} {where}" for where, count in sorted(fell.items()))
