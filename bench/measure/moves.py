@@ -1,7 +1,7 @@
 """Measure operations that move: a shift of many messages, and what operations that do not end cost others.
 
 The shift is one request to the leader, which is asked for until it has ended. Then messages of another topic are pulled
-and acked as fast as consumers can, with no operation and with as many paused ones as may be, in turn. Each hand-over
+and acked as fast as consumers can. No operation runs then, or as many paused ones as may be, in turn. Each hand-over
 asks the sets of the paused ones.
 """
 

@@ -41,7 +41,7 @@ class Values:
     def rows(self) -> dict[str, float]:
         """Return the values of node.cluster.metrics.TABLE, by name."""
         term, held = self._leadership.term, self._store.hours_held
-        windows = None if term is None else term.handing_over
+        windows, operations = None if term is None else term.handing_over, self._store.catalog.of(OPERATIONS).running
         return {
             "hourwheel_scheduled": self._proposer.rows,
             "hourwheel_handed_over": self._counters.handed_over,
@@ -55,7 +55,8 @@ class Values:
             "hourwheel_applied_index": self._machine.applied_index,
             "hourwheel_waiting": self._proposer.waiting_rows,
             "hourwheel_topics": self._store.catalog.topic_count,
-            "hourwheel_operations_running": len(self._store.catalog.of(OPERATIONS).running),
+            "hourwheel_operations_running": len(operations),
+            "hourwheel_operations_paused": sum(not each.operation.works for each in operations),
             "hourwheel_ready": 0 if windows is None else windows.ready_count,
             "hourwheel_pledged": 0 if windows is None else windows.strict.waiting,
             "hourwheel_released": self._counters.released,
