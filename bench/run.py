@@ -29,8 +29,7 @@ from bench.measure.hours import hours
 from bench.measure.isolation import isolation
 from bench.measure.lateness import by_pull, by_push
 from bench.measure.lists import lists
-from bench.measure.moves import moves
-from bench.measure.operations import operations
+from bench.measure.operations import moves, operations
 from bench.measure.pending import pending
 from bench.measure.push import push
 from bench.measure.schedule import near, single, spread
