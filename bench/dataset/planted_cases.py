@@ -17,7 +17,7 @@ from storage.record.delivery_record import END, FAILED, GIVEN_BACK, LATE
 
 ONCE, MORE = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE
 NACKED: Final = 1006
-RESCHEDULED, REDRIVEN = 2000, 2001
+RESCHEDULED, REDRIVEN, RESENT = 2000, 2001, 2002
 RETRY_MS: Final = 20_000
 UNKNOWN: Final = Flag.UNKNOWN_OUTCOME
 
@@ -310,6 +310,20 @@ def redriven(plan: Plan, count: int) -> None:
     plan.expect(messages, ONCE, Flag.RETRIED | Flag.REDRIVEN)
 
 
+def resent(plan: Plan, count: int) -> None:
+    """Delivered messages that an operation made due again."""
+    messages = _calm(plan, "resent", count)
+    first = plan.hand_over(messages, 1, messages.due_ms + 3)
+    plan.deliver(messages, first)
+    due_ms = messages.due_ms + 30_000
+    messages.due_ms = due_ms
+    plan.move(messages, first, due_ms - 100, due_ms, RESENT)
+    second = plan.hand_over(messages, 2, due_ms + 3)
+    plan.deliver(messages, second)
+    plan.repeat(messages, Cause.RESENT, first, second)
+    plan.expect(messages, MORE, Flag.RESENT)
+
+
 def after_cancel(plan: Plan, count: int) -> None:
     """Messages handed over though they were cancelled a second before. The answer to the consumer's ack says so."""
     messages = _calm(plan, "after_cancel", count)
@@ -370,7 +384,7 @@ STORIES: Final[tuple[Callable[[Plan, int], None], ...]] = (
     dead, dead_after_a_retry, cancelled, cancelled_unanswered, expired, overdue, paused, resumed, open_again,
     no_trace, never_received, received, lease_ended, unknown_outcome, acked_late, acked_in_passing, unexplained,
     nodes_disagree, scheduled_twice, failover, early, waiting_for_consumer, waiting_for_receiver, dispatched_late,
-    scheduled_late, no_leader, retried, given_back, rescheduled, redriven, after_cancel, delivered_unsettled,
+    scheduled_late, no_leader, retried, given_back, rescheduled, redriven, resent, after_cancel, delivered_unsettled,
     untraced, strict, released, records_missing,
 )  # fmt: skip
 """The stories among plain messages. The stories at the ends of time (pending, in_flight, outside_window), and the

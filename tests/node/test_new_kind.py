@@ -109,6 +109,7 @@ class OddWaits:
     """Holds units with odd numbers until there is a mark."""
 
     reason = ODD
+    leaves_out = False
     active = True
 
     def __init__(self, store: Store) -> None:

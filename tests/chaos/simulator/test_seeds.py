@@ -7,7 +7,7 @@ from chaos.plan.draw_answers import with_asks
 from chaos.simulator.run import run_plan
 
 #: (seed, seconds)
-SEEDS = ((2, 30), (7, 45))
+SEEDS = ((2, 40), (7, 45))
 
 
 @pytest.mark.parametrize(("seed", "seconds"), SEEDS)
