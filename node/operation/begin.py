@@ -60,11 +60,11 @@ from storage.tables.operation_row import (
     RUNNING_MAX,
     Operation,
     OperationRow,
+    OperationWish,
     Progress,
 )
 from storage.tables.registry import OPERATIONS
 from storage.tables.running_set import RunningSet
-from storage.tables.topic import DEFAULT_NAMESPACE
 
 _STATES: Final[Mapping[OperationVerb, int]] = {"pause": PAUSED, "resume": RUNNING, "abort": ABORTED}
 
@@ -199,11 +199,12 @@ class OperationBegin:
             if OPERATION_KINDS[wish.kind].takes_open:
                 self._in_hand.proposed[mark] = which
                 self._withdraw(term, which)
-            command = BeginOperation(
-                kind=wish.kind, namespace=DEFAULT_NAMESPACE, topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms,
-                tag=wish.tag, reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate,
-                latest_ms=self._clock.now_ms() + self._max_delay_ms, note=wish.note, mark=mark,
+            asked = OperationWish(
+                kind=wish.kind, topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
+                reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate,
+                latest_ms=self._clock.now_ms() + self._max_delay_ms, note=wish.note,
             )  # fmt: skip
+            command = BeginOperation(asked, mark)
             proposed = asyncio.ensure_future(self._proposer.propose_single(command))
             proposed.add_done_callback(partial(self._known, mark))
             # Shielded: if the client goes away, the operation and what holds its messages stay.

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
+
 from replication.apply.applying import Applying
 from replication.command.operation import BeginOperation, ChangeOperation
 from storage.store import Store
@@ -46,33 +48,22 @@ class Begun(NamedTuple):
 
 def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
     """Begin an operation, and forget old ones."""
-    store, now_ms = applying.store, applying.envelope.now_ms
+    store, now_ms, wish = applying.store, applying.envelope.now_ms, command.wish
     operations = store.catalog.of(OPERATIONS)
     if operations.find(applying.index) is not None:
         return Begun(AGAIN)
     if len(operations.running) >= RUNNING_MAX:
         return Begun(TOO_MANY, operations.running[0].number)
     numbers: list[int] | None = None
-    if command.topics is not None:
-        found = [store.catalog.topic(name, command.namespace) for name in command.topics]
+    if wish.topics is not None:
+        found = [store.catalog.topic(name, wish.namespace) for name in wish.topics]
         if None in found:
             return Begun(UNKNOWN_TOPIC, found.index(None))
         numbers = [topic.number for topic in found if topic is not None]
     row = OperationRow(
+        **msgspec.structs.asdict(wish),
         number=applying.index,
-        kind=command.kind,
-        namespace=command.namespace,
-        topics=command.topics,
         numbers=None if numbers is None else tuple(numbers),
-        from_ms=command.from_ms,
-        to_ms=command.to_ms,
-        tag=command.tag,
-        reason=command.reason,
-        by_ms=command.by_ms,
-        to_due_ms=command.to_due_ms,
-        rate=command.rate,
-        latest_ms=command.latest_ms,
-        note=command.note,
         begun_ms=now_ms,
     )
     if (other := _met(operations.running, row)) is not None:

@@ -5,57 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
-from replication.command.column import ColumnReader, filled, names, pack_columns, pack_map
+from replication.command.column import ColumnReader, filled, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import U64
 from storage.tables.operation_kind import OPERATION_KINDS
-from storage.tables.operation_row import ABORTED, PAUSED, RUNNING, Point
+from storage.tables.operation_row import ABORTED, PAUSED, RUNNING, OperationWish, Point
 
 _CHANGES: Final = (RUNNING, PAUSED, ABORTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BeginOperation:
-    """Begin an operation. Its set is fixed at the entry of this command. `topics` are names, None for all topics.
+    """Begin the operation of this wish. Its set is fixed at the entry of this command.
 
-    The fields are those of OperationRow. `mark` is a random number by which the leader knows the command again. At most
-    one operation begins in an entry.
+    `mark` is a random number by which the leader knows the command again. At most one operation begins in an entry.
     """
 
-    kind: str
-    namespace: str
-    topics: tuple[str, ...] | None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    tag: str | None = None
-    reason: str | None = None
-    by_ms: int | None = None
-    to_due_ms: int | None = None
-    rate: int | None = None
-    latest_ms: int | None = None
-    note: str = ""
+    wish: OperationWish
     mark: int
 
     def pack(self) -> Packed:
         """The command as a section."""
-        value = {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "topics": None if self.topics is None else list(self.topics),
-            "from": self.from_ms,
-            "to": self.to_ms,
-            "tag": self.tag,
-            "reason": self.reason,
-            "by": self.by_ms,
-            "to_due": self.to_due_ms,
-            "rate": self.rate,
-            "latest": self.latest_ms,
-            "note": self.note,
-            "mark": self.mark,
-        }
-        return Kind.BEGIN_OPERATION, 1, [pack_map(value)]
+        return Kind.BEGIN_OPERATION, 1, [pack_map(msgspec.to_builtins(self.wish) | {"mark": self.mark})]
 
     @classmethod
     def unpack(cls, section: Section) -> BeginOperation:
@@ -63,24 +37,13 @@ class BeginOperation:
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
-        kind = filled(value.get("kind"), str, "kind")
-        if kind not in OPERATION_KINDS:
-            raise EntryRefused(f"operation {kind!r}; known: {', '.join(OPERATION_KINDS)}")
-        return cls(
-            kind=kind,
-            namespace=filled(value.get("namespace"), str, "namespace"),
-            topics=None if value.get("topics") is None else names(value, "topics"),
-            from_ms=_optional(value, "from", int),
-            to_ms=_optional(value, "to", int),
-            tag=_optional(value, "tag", str),
-            reason=_optional(value, "reason", str),
-            by_ms=_optional(value, "by", int),
-            to_due_ms=_optional(value, "to_due", int),
-            rate=_optional(value, "rate", int),
-            latest_ms=_optional(value, "latest", int),
-            note=filled(value.get("note"), str, "note"),
-            mark=filled(value.get("mark"), int, "mark"),
-        )
+        try:
+            wish = msgspec.convert(value, OperationWish)
+        except msgspec.ValidationError as refused:
+            raise EntryRefused(f"operation: {refused}") from None
+        if wish.kind not in OPERATION_KINDS:
+            raise EntryRefused(f"operation {wish.kind!r}; known: {', '.join(OPERATION_KINDS)}")
+        return cls(wish, filled(value.get("mark"), int, "mark"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +111,6 @@ class ChangeOperation:
             state=state,
             paused_ms=filled(value.get("paused"), int, "paused"),
         )
-
-
-def _optional(value: dict[str, Any], name: str, kind: type) -> Any:
-    return None if value.get(name) is None else filled(value[name], kind, name)
 
 
 def _point(value: dict[str, Any], name: str) -> Point:

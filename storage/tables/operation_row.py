@@ -54,24 +54,18 @@ LAST: Final = Point((1 << 63) - 1, GONE)
 """The points before all messages, and behind them."""
 
 
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An operation as it was begun.
+class OperationWish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An operation as it is asked for.
 
-    - `number`: the log index of its entry. It is never given to another operation.
-    - `topics`: their names as asked, None for all topics. `numbers`: theirs in the same order.
+    - `topics`: their names, None for all topics. `from_ms`, `to_ms`: the window of due times.
     - `tag`: only messages with this tag. `reason`: only those that died of it. `note` is for people.
     - `by_ms`, `to_due_ms`: how far a shift moves, or to which time. No message moves past `latest_ms`.
     - `rate`: at most so many messages a second.
-    - `hours`, `firsts`, `ends`: hours that held such units then, rising, the global_index of the first unit of each,
-      and behind which global_index each ended. `settles`: the ordinal of the next settle record of each, for ended
-      messages only. All are i64, little endian, and empty once the operation has ended.
     """
 
-    number: int
     kind: str
     namespace: str = DEFAULT_NAMESPACE
     topics: tuple[str, ...] | None = None
-    numbers: tuple[int, ...] | None = None
     from_ms: int | None = None
     to_ms: int | None = None
     tag: str | None = None
@@ -81,6 +75,20 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rate: int | None = None
     latest_ms: int | None = None
     note: str = ""
+
+
+class OperationRow(OperationWish, frozen=True, kw_only=True, gc=False):
+    """An operation as it was begun.
+
+    - `number`: the log index of its entry. It is never given to another operation.
+    - `numbers`: of its topics, in the order of their names, None for all.
+    - `hours`, `firsts`, `ends`: hours that held such units then, rising, the global_index of the first unit of each,
+      and behind which global_index each ended. `settles`: the ordinal of the next settle record of each, for ended
+      messages only. All are i64, little endian, and empty once the operation has ended.
+    """
+
+    number: int
+    numbers: tuple[int, ...] | None = None
     begun_ms: int = 0
     hours: bytes = b""
     firsts: bytes = b""

@@ -19,7 +19,7 @@ from storage.format import states as state
 from storage.format.array import U64
 from storage.format.rows import Units
 from storage.tables import operations
-from storage.tables.operation_row import KEPT_MS, RUNNING_MAX, Operation, Point
+from storage.tables.operation_row import KEPT_MS, RUNNING_MAX, Operation, OperationWish, Point
 from storage.tables.registry import OPERATIONS
 from storage.tables.running_set import RunningSet
 from tests.replication.applied_log import (
@@ -55,9 +55,7 @@ def begin(
     tag: str | None = None,
 ) -> BeginOperation:
     """A cancel of a window."""
-    return BeginOperation(
-        kind="cancel", namespace="default", topics=topics, from_ms=from_ms, to_ms=to_ms, tag=tag, mark=1
-    )
+    return BeginOperation(OperationWish(kind="cancel", topics=topics, from_ms=from_ms, to_ms=to_ms, tag=tag), 1)
 
 
 def begun(log: Log, command: BeginOperation, **more: int) -> int:

@@ -14,7 +14,7 @@ from replication.command.promotion import Promotion
 from replication.command.topic import DropTopic
 from storage.format import states as state
 from storage.format.rows import CODE_RESENT
-from storage.tables.operation_row import ABORTED, FIRST, LAST, PAUSED, RUNNING, Operation, Point
+from storage.tables.operation_row import ABORTED, FIRST, LAST, PAUSED, RUNNING, Operation, OperationWish, Point
 from storage.tables.registry import OPERATIONS
 from tests.replication.applied_log import (
     HOUR_MS,
@@ -56,8 +56,7 @@ def begin(
     """Try to begin one."""
     result: Begun = log.apply(
         BeginOperation(
-            kind=kind, namespace="default", topics=topics, from_ms=from_ms, to_ms=to_ms, by_ms=by_ms,
-            to_due_ms=to_due_ms, mark=1,
+            OperationWish(kind=kind, topics=topics, from_ms=from_ms, to_ms=to_ms, by_ms=by_ms, to_due_ms=to_due_ms), 1
         )
     ).results[0]  # fmt: skip
     return result
@@ -316,9 +315,7 @@ def test_what_ended_before_a_leader_died_is_not_in_doubt(log: Log) -> None:
 def test_no_shift_goes_past_the_latest_time(log: Log) -> None:
     """Which its leader took from the longest delay."""
     (home,) = placed(log.apply(schedule(T0 + 100)))
-    command = BeginOperation(
-        kind="shift", namespace="default", topics=None, by_ms=HOUR_MS, latest_ms=T0 + 5_000, mark=1
-    )
+    command = BeginOperation(OperationWish(kind="shift", by_ms=HOUR_MS, latest_ms=T0 + 5_000), 1)
     assert log.apply(command).results[0].result == BEGUN
     assert chunk(log, log.index, home)
     assert due(log, home) == T0 + 5_000

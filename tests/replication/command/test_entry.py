@@ -24,7 +24,7 @@ from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import LEVELS
 from storage.record.record import Drafts, encode_records
-from storage.tables.operation_row import Point
+from storage.tables.operation_row import OperationWish, Point
 
 RECORDS = encode_records(
     Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))
@@ -69,17 +69,18 @@ COMMANDS: list[Command] = [
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
     BeginOperation(
-        kind="redrive",
-        namespace="default",
-        topics=("orders", "bills"),
-        from_ms=5,
-        tag="eu",
-        reason="http-503",
-        by_ms=-7,
-        to_due_ms=8,
-        rate=9,
-        note="a flood",
-        mark=77,
+        OperationWish(
+            kind="redrive",
+            topics=("orders", "bills"),
+            from_ms=5,
+            tag="eu",
+            reason="http-503",
+            by_ms=-7,
+            to_due_ms=8,
+            rate=9,
+            note="a flood",
+        ),
+        77,
     ),
     OperationChunk(12, Point(5, 6), Point(7, 1 << 63), False, np.array([15, 16], np.uint64)),
     ChangeOperation(12, 2, 1_700_000_000_000),

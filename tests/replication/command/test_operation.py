@@ -10,8 +10,8 @@ from replication.command.entry import EntryRefused, Kind, Section, decode_entry,
 from replication.command.operation import BeginOperation, OperationChunk
 
 BEGIN: dict[str, Any] = {
-    "kind": "cancel", "namespace": "default", "topics": ["orders"], "from": None, "to": None, "tag": None, "note": "",
-    "mark": 7,
+    "kind": "cancel", "namespace": "default", "topics": ["orders"], "from_ms": None, "to_ms": None, "tag": None,
+    "note": "", "mark": 7,
 }  # fmt: skip
 CHUNK: dict[str, Any] = {"number": 5, "begin": [0, 0], "end": [0, 9], "last": False}
 
@@ -28,19 +28,19 @@ def section(kind: Kind, value: dict[str, Any], rows: int = 1, places: int = 0) -
     ("wrong", "says"),
     [
         ({"kind": "melt"}, "operation 'melt'"),
-        ({"kind": None}, "kind: str expected"),
-        ({"topics": "orders"}, "topics: list expected"),
-        ({"topics": [1]}, "topics: str expected"),
-        ({"from": "now"}, "from: int expected"),
-        ({"to": True}, "to: int expected"),
-        ({"tag": 1}, "tag: str expected"),
-        ({"note": None}, "note: str expected"),
+        ({"kind": None}, r"Expected `str`, got `null` - at `\$.kind`"),
+        ({"topics": "orders"}, r"got `str` - at `\$.topics`"),
+        ({"topics": [1]}, r"Expected `str`, got `int` - at `\$.topics\[0\]`"),
+        ({"from_ms": "now"}, r"got `str` - at `\$.from_ms`"),
+        ({"to_ms": True}, r"got `bool` - at `\$.to_ms`"),
+        ({"tag": 1}, r"got `int` - at `\$.tag`"),
+        ({"note": None}, r"got `null` - at `\$.note`"),
         ({"mark": None}, "mark: int expected"),
     ],
 )
 def test_a_begin_that_cannot_be(wrong: dict[str, Any], says: str) -> None:
     """Each field by name."""
-    assert BeginOperation.unpack(section(Kind.BEGIN_OPERATION, BEGIN)).topics == ("orders",)
+    assert BeginOperation.unpack(section(Kind.BEGIN_OPERATION, BEGIN)).wish.topics == ("orders",)
     with pytest.raises(EntryRefused, match=says):
         BeginOperation.unpack(section(Kind.BEGIN_OPERATION, BEGIN | wrong))
 
