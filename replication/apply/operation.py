@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-import msgspec
-
 from replication.apply.applying import Applying
 from replication.command.operation import BeginOperation, ChangeOperation
 from storage.store import Store
@@ -60,12 +58,7 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
         if None in found:
             return Begun(UNKNOWN_TOPIC, found.index(None))
         numbers = [topic.number for topic in found if topic is not None]
-    row = OperationRow(
-        **msgspec.structs.asdict(wish),
-        number=applying.index,
-        numbers=None if numbers is None else tuple(numbers),
-        begun_ms=now_ms,
-    )
+    row = wish.begun(applying.index, numbers, now_ms)
     if (other := _met(operations.running, row)) is not None:
         return Begun(MEETS, other.number)
     fixed = store.extents(fixed_hours(store, row))

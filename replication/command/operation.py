@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from replication.command.column import ColumnReader, filled, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import U64
 from storage.tables.operation_kind import OPERATION_KINDS
-from storage.tables.operation_row import ABORTED, PAUSED, RUNNING, OperationWish, Point
+from storage.tables.operation_row import ABORTED, PAUSED, RUNNING, OperationWish, Point, wish_of
 
 _CHANGES: Final = (RUNNING, PAUSED, ABORTED)
 
@@ -29,7 +28,7 @@ class BeginOperation:
 
     def pack(self) -> Packed:
         """The command as a section."""
-        return Kind.BEGIN_OPERATION, 1, [pack_map(msgspec.to_builtins(self.wish) | {"mark": self.mark})]
+        return Kind.BEGIN_OPERATION, 1, [pack_map(self.wish.as_map() | {"mark": self.mark})]
 
     @classmethod
     def unpack(cls, section: Section) -> BeginOperation:
@@ -38,8 +37,8 @@ class BeginOperation:
         value = reader.map()
         reader.end()
         try:
-            wish = msgspec.convert(value, OperationWish)
-        except msgspec.ValidationError as refused:
+            wish = wish_of(value)
+        except ValueError as refused:
             raise EntryRefused(f"operation: {refused}") from None
         if wish.kind not in OPERATION_KINDS:
             raise EntryRefused(f"operation {wish.kind!r}; known: {', '.join(OPERATION_KINDS)}")

@@ -13,8 +13,9 @@ When the operation has ended, its row is written again without the hours.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -75,6 +76,24 @@ class OperationWish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rate: int | None = None
     latest_ms: int | None = None
     note: str = ""
+
+    def as_map(self) -> dict[str, Any]:
+        """Its fields, of which `wish_of` makes it again."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def begun(self, number: int, topics: Iterable[int] | None, now_ms: int) -> OperationRow:
+        """The operation that begins with it. `topics` are the numbers of its topics, None for all."""
+        numbers = None if topics is None else tuple(topics)
+        return OperationRow(**msgspec.structs.asdict(self), number=number, numbers=numbers, begun_ms=now_ms)
+
+
+def wish_of(fields: dict[str, Any]) -> OperationWish:
+    """The wish with these fields. Others are left out. Raises ValueError, which names the field that is wrong."""
+    try:
+        return msgspec.convert(fields, OperationWish)
+    except msgspec.ValidationError as wrong:
+        raise ValueError(str(wrong)) from None
 
 
 class OperationRow(OperationWish, frozen=True, kw_only=True, gc=False):
