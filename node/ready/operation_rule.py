@@ -38,7 +38,8 @@ class OperationRule:
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""
         held = np.zeros(len(units), np.bool_)
-        for each in self._store.catalog.of(OPERATIONS).of_open:
+        operations = self._store.catalog.of(OPERATIONS)
+        for each in operations.of_open if operations.meet(units.position) else ():
             held |= each.may_have(units.position, units.due_ms, units.topic, units.tags)
         for which in self._proposed.values():
             held |= which.may_match(units.due_ms, units.topic, units.tags)

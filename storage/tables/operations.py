@@ -6,6 +6,10 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
+from storage.format.array import I64, U64
+from storage.format.position import INDEX_BITS
 from storage.lmdb.table import Table
 from storage.tables.operation_kind import RESEND
 from storage.tables.operation_row import (
@@ -31,6 +35,7 @@ class Operations:
         """The sets of operations that have not ended, oldest first."""
         self.of_open: tuple[RunningSet, ...] = ()
         """Those of them that take open messages."""
+        self._hours: I64 = np.empty(0, np.int64)  # of their sets, rising
 
     def load(self) -> None:
         """Read all rows. Raises Corrupt if a checksum does not match."""
@@ -47,6 +52,15 @@ class Operations:
     def find(self, number: int) -> Operation | None:
         """The operation of this number. None if there never was one, or if it is forgotten."""
         return self._all.get(number)
+
+    def meet(self, positions: U64) -> bool:
+        """False if surely none of these units is of a set of open messages. It costs the look at their first and last
+        hour, so that sets of other hours cost nearly nothing."""
+        if not len(self._hours) or not len(positions):
+            return False
+        first, last = (int(each) >> INDEX_BITS for each in (positions.min(), positions.max()))
+        at = int(self._hours.searchsorted(first))
+        return at < len(self._hours) and int(self._hours[at]) <= last
 
     @property
     def resends(self) -> bool:
@@ -98,3 +112,4 @@ class Operations:
         left = [each for each in self._all.values() if not each.ended]
         self.running = tuple(kept.get(each.row.number) or RunningSet(each) for each in left)
         self.of_open = tuple(each for each in self.running if each.rule.takes_open)
+        self._hours = np.unique(np.concatenate([np.empty(0, np.int64), *(each.hours for each in self.of_open)]))

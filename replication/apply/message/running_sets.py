@@ -58,9 +58,10 @@ def owners(store: Store, places: U64, states: StateColumns) -> Owners | None:
     """The operations whose sets have the open unit at each place. None if none has open units. `states` are the states
     of these units. One that has ended, or does not exist, is of no set.
     """
-    sets = store.catalog.of(OPERATIONS).of_open
-    if not sets or not len(places):
+    operations = store.catalog.of(OPERATIONS)
+    if not operations.meet(places):
         return None
+    sets = operations.of_open
     found = Owners(np.full(len(places), NOBODY, np.int64), np.full(len(places), NOBODY, np.int64))
     rows = np.flatnonzero(IS_OPEN[states.state])
     if len(rows):
