@@ -86,8 +86,8 @@ def test_a_move_waits_while_the_disk_is_full(tmp_path: Path) -> None:
         def full() -> None:
             raise Problem("disk-full", "a test says so")
 
-        with patch.object(work, "CHUNK_MOVES", 10), patch.object(work, "FULL_S", 0.05):
-            runs = await begin(node, moves("shift", "orders", by_ms=HOUR_MS, rate=1_000, wait_s=0))
+        with patch.object(work, "CHUNK_MOVES", 1), patch.object(work, "FULL_S", 0.05):
+            runs = await begin(node, moves("shift", "orders", by_ms=HOUR_MS, wait_s=0))
             with patch.object(reserve, "check", full):
                 changed = []
                 for lease_ms in range(2_000, 2_009):  # an entry each: what was on its way is through after a few
