@@ -90,20 +90,21 @@ class ReadyUnits:
         """Check units as `look` does, and then ask the rules about the ready ones. `known` are the units' rows of the
         index, if the caller has read them."""
         seen = check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
-        rules = self._active()
+        rules = self._asked(positions)
         return ask_rules(rules, self._store, seen, positions, known, now_ms) if rules else seen
 
     # -- parked
 
     def held(self, positions: U64, now_ms: int) -> Mask:
         """True, shape [n], for units that a rule holds, ready or not."""
-        rules = self._active()
+        rules = self._asked(positions)
         if not rules or not len(positions):
             return np.zeros(len(positions), np.bool_)
         return held_by(rules, positions, self._store.units(positions), now_ms)
 
-    def _active(self) -> list[Rule]:
-        return [rule for rule in self._rules if rule.active]
+    def _asked(self, positions: U64) -> list[Rule]:
+        """The rules that may hold some of these units."""
+        return [rule for rule in self._rules if rule.may_hold(positions)]
 
     def ask_again(self) -> None:
         """Ask the rules about all parked units in the next turns, because a rule may have changed. Look again for those
@@ -160,7 +161,7 @@ class ReadyUnits:
 
     def _without_left_out(self, kind: LaneKind, subscription: Subscription, units: Queued, now_ms: int) -> Queued:
         """Forget those of these held units that a rule leaves out. Return the others."""
-        leaving = [rule for rule in self._active() if rule.leaves_out]
+        leaving = [rule for rule in self._asked(units.position) if rule.leaves_out]
         if not leaving or not len(units):
             return units
         out = held_by(leaving, units.position, self._store.units(units.position), now_ms)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from node.ready.rule import Mask
+from storage.format.array import U64
 from storage.format.hold_reasons import HOLD_REASONS
 from storage.format.predicate import Predicate
 from storage.store import Store
@@ -30,16 +31,14 @@ class OperationRule:
     def __init__(self, store: Store, proposed: Mapping[int, Predicate]) -> None:
         self._store, self._proposed = store, proposed
 
-    @property
-    def active(self) -> bool:
+    def may_hold(self, positions: U64) -> bool:
         """See Rule."""
-        return bool(self._proposed or self._store.catalog.of(OPERATIONS).of_open)
+        return bool(self._proposed) or self._store.catalog.of(OPERATIONS).meet(positions)
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""
         held = np.zeros(len(units), np.bool_)
-        operations = self._store.catalog.of(OPERATIONS)
-        for each in operations.of_open if operations.meet(units.position) else ():
+        for each in self._store.catalog.of(OPERATIONS).of_open:
             held |= each.may_have(units.position, units.due_ms, units.topic, units.tags)
         for which in self._proposed.values():
             held |= which.may_match(units.due_ms, units.topic, units.tags)

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.array import U64
 from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
 
@@ -30,9 +31,8 @@ class Rule(Protocol):
     """True if the units that it holds are not even parked, because they go elsewhere. They take no room in memory then.
     The rule's service calls `HandingOver.ask_again` when some of them may go after all."""
 
-    @property
-    def active(self) -> bool:
-        """False if it can hold no unit at this moment, so that it need not be asked."""
+    def may_hold(self, positions: U64) -> bool:
+        """False if it surely holds none of these units at this moment, so that it need not be asked."""
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """True, shape [n], for units that may not be handed over at this moment. The units may be of any topics, in any

@@ -187,28 +187,23 @@ class Ready:
             self._settle(lane, subscription, window)
 
     def ended(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Free the claims of parked units that ended. Note it if their subscription has room for units of its backlog
-        then."""
+        """Free the claims of units that were taken, or parked, and are not to come back. Note it if their subscription
+        has room for units of its backlog then."""
         self._claims.free(units.position)
-        lane = self.lanes[kind]
-        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
-            lane.hungry.add(subscription)
+        self._look_hungry(self.lanes[kind], subscription)
 
     def leave_out(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
         """Forget units that were taken and that a rule leaves out. They are no backlog either, until `ask_left_out`."""
-        self._claims.free(units.position)
-        lane, first = self.lanes[kind], int(units.position.min())
-        lane.left_out[subscription] = min(first, lane.left_out.get(subscription, first))
-        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
-            lane.hungry.add(subscription)
+        left_out, first = self.lanes[kind].left_out, int(units.position.min())
+        left_out[subscription] = min(first, left_out.get(subscription, first))
+        self.ended(kind, subscription, units)
 
     def ask_left_out(self) -> None:
         """Make all units that were left out backlog again, because a rule may have changed."""
         for lane in self.lanes:
             for subscription, first in lane.left_out.items():
-                lane.begins[subscription] = min(first, lane.begins.get(subscription, first))
-                if self._has_room(lane, subscription, self.share // 2):
-                    lane.hungry.add(subscription)
+                self._begins_at(lane, subscription, first)
+                self._look_hungry(lane, subscription)
             lane.left_out.clear()
 
     def drop(self, subscription: Subscription) -> None:
@@ -258,7 +253,7 @@ class Ready:
         behind = not swept and subscription in lane.begins and window.count > share // 4
         room = 0 if behind else max(0, share - window.count - self.parked.of(kind, subscription))
         if len(units) > room:
-            self._begins_at(lane, subscription, units.select(slice(room, None)))
+            self._begins_at(lane, subscription, int(units.position[room:].min()))
             units = units.select(slice(room)).copy()  # a view would keep all of `units` in memory
         window.push(units)
         self.count += len(units)
@@ -279,6 +274,11 @@ class Ready:
                 self._look(subscription)
         return window
 
+    def _look_hungry(self, lane: Lane, subscription: Subscription) -> None:
+        """Note it if the subscription has a backlog, and room for units of it."""
+        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
+            lane.hungry.add(subscription)
+
     def _has_room(self, lane: Lane, subscription: Subscription, half: int) -> bool:
         """True if at most `half` units of the subscription are in memory, in the window or parked. If all of them are
         parked there is no window yet. Its window will make every share smaller, so half of that smaller share is the
@@ -289,15 +289,13 @@ class Ready:
             half = min(half, self._total // windows // 2)
         return waiting + parked <= half
 
-    def _begins_at(self, lane: Lane, subscription: Subscription, rest: Queued) -> None:
-        """Note that the backlog of the subscription begins no later than at these units."""
-        begin = int(rest.position.min())
-        lane.begins[subscription] = min(begin, lane.begins.get(subscription, begin))
+    def _begins_at(self, lane: Lane, subscription: Subscription, first: int) -> None:
+        """Note that the backlog of the subscription begins no later than at this position."""
+        lane.begins[subscription] = min(first, lane.begins.get(subscription, first))
 
     def _settle(self, lane: Lane, subscription: Subscription, window: Window) -> None:
         """Update `hungry` after a change of the window, and remove the window if it is empty."""
-        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
-            lane.hungry.add(subscription)
+        self._look_hungry(lane, subscription)
         if not window.count:
             del lane.windows[subscription]
             if subscription in self._pushed:
@@ -323,4 +321,4 @@ class Ready:
                 shed = lane.windows[subscription].shed(share)
                 self.count -= len(shed)
             self._claims.free(shed.position)
-            self._begins_at(lane, subscription, shed)
+            self._begins_at(lane, subscription, int(shed.position.min()))

@@ -8,6 +8,7 @@ import numpy as np
 
 from node.handover.lease_book import HandOver
 from node.ready.rule import Mask
+from storage.format.array import U64
 from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
 from tests.node.model import Model
@@ -20,11 +21,14 @@ class ByNumber:
 
     reason = HoldReason(200, "number", False, "its number does not please")
     leaves_out = False
-    active = True
 
     def __init__(self) -> None:
         self.blocked = {0}
         self.asked = self.held_units = 0
+
+    def may_hold(self, positions: U64) -> bool:
+        """See Rule."""
+        return True
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""

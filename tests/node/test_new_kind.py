@@ -34,6 +34,7 @@ from replication.apply.registry import registered as commands
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import Packed, Section
 from storage.directory.verify import verify
+from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.hold_reasons import HOLD_REASONS, HoldReason
 from storage.format.hold_reasons import registered as reasons
@@ -110,10 +111,13 @@ class OddWaits:
 
     reason = ODD
     leaves_out = False
-    active = True
 
     def __init__(self, store: Store) -> None:
         self._marks = store.catalog.of(MARKS)
+
+    def may_hold(self, positions: U64) -> bool:
+        """See Rule."""
+        return True
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""

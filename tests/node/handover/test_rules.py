@@ -9,6 +9,7 @@ import node.handover.ready_units
 from node.handover.ready_units import PARKED_MS
 from node.ready.rule import Mask
 from replication.command.topic import DropTopic, PutTopic
+from storage.format.array import U64
 from storage.format.hold_reasons import HoldReason
 from storage.format.predicate import TagFilter
 from storage.wheel.slot import DueUnits
@@ -21,12 +22,15 @@ class Some:
 
     reason = HoldReason(200, "some", False, "a test says so")
     leaves_out = False
-    active = True
 
     def __init__(self) -> None:
         self.positions: list[int] = []
         self.asked: list[int] = []
         self.topics: set[int] = set()
+
+    def may_hold(self, positions: U64) -> bool:
+        """See Rule."""
+        return True
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
         """See Rule."""
