@@ -132,14 +132,13 @@ KIND_FIELDS: Final[Mapping[OperationKind, tuple[str, ...]]] = {
 OperationVerb = Literal["pause", "resume", "abort"]
 
 
-class OperationIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new operation.
+class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operation as a client asks for it.
 
-    - `topics` None: all topics, and then `confirm` is the number of messages that match, which a dry run gave.
+    - `topics` None: all topics.
     - The due time is in [from_ms, to_ms): the present one of open messages, the asked one of ended messages.
     - `reason`: of a redrive, only messages that died of it. A field that is None restricts nothing.
     - `by_ms`, `to_due_ms`: of a shift, exactly one of them. `rate`: at most so many messages a second.
-    - `wait_s`: so long the answer waits for the end.
     """
 
     kind: OperationKind
@@ -152,40 +151,38 @@ class OperationIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     to_due_ms: int | None = None
     rate: int | None = None
     note: str = ""
+
+
+class OperationIn(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new operation.
+
+    - `confirm`: with all topics, the number of messages that match, which a dry run gave.
+    - `wait_s`: so long the answer waits for the end.
+    """
+
     confirm: int | None = None
     dry_run: bool = False
     wait_s: float = WAIT_S
 
 
-class OperationView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operation as it is now.
+class OperationView(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operation as it is now. A dry run has only `matched`.
 
     - `matched`: None until it has ended. Then it is `changed` and all of `skipped`.
     - `prior`: of the changed ones, what was known of earlier hand-overs.
     - `index`: the log entry of its last change. `progress`: how much of its work is done, 0 to 1.
-    - A dry run has no `id`, and only `matched`.
     """
 
-    id: str
-    kind: str
-    state: str
-    topics: tuple[str, ...] | None
-    from_ms: int | None
-    to_ms: int | None
-    tag: str | None
-    reason: str | None
-    by_ms: int | None
-    to_due_ms: int | None
-    rate: int | None
-    note: str
-    begun_ms: int
-    ended_ms: int | None
-    matched: int | None
-    changed: int
-    prior: Mapping[str, int]
-    skipped: Mapping[str, int]
-    index: int
-    progress: float
+    id: str = ""
+    state: str = ""
+    begun_ms: int = 0
+    ended_ms: int | None = None
+    matched: int | None = None
+    changed: int = 0
+    prior: Mapping[str, int] = {}
+    skipped: Mapping[str, int] = {}
+    index: int = 0
+    progress: float = 0.0
 
 
 class OperationPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

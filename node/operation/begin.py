@@ -30,7 +30,7 @@ from node.message.count import Counting
 from node.message.topic_put import topic_named
 from node.operation.finder import FOUND_ROWS, Finder
 from node.operation.reason import code_of
-from node.operation.view import find_operation, id_of, kept, number_of, unknown_operation, view_operation
+from node.operation.view import find_operation, id_of, kept, number_of, unknown_operation, view_operation, wish_fields
 from node.port.failure_code import REASONS
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
@@ -45,7 +45,7 @@ from replication.apply.operation import (
     TOO_WIDE,
     UNKNOWN,
     Begun,
-    fixed_hours,
+    fixed_extents,
 )
 from replication.command.operation import BeginOperation, ChangeOperation
 from storage.format.position import HOUR_MS
@@ -59,7 +59,6 @@ from storage.tables.operation_row import (
     RUNNING,
     RUNNING_MAX,
     Operation,
-    OperationRow,
     OperationWish,
     Progress,
 )
@@ -96,7 +95,7 @@ class OperationBegin:
         if wish.dry_run or wish.topics is None:
             matched = await self._matched(wish, leads)
             if wish.dry_run:
-                return _counted(wish, matched)
+                return OperationView(**wish_fields(wish), matched=matched)
             _check_confirmed(wish, matched)
         number = await self._begun(wish, which, leads)
         with suppress(TimeoutError, Problem):  # it has begun, so it goes on under the next leader too
@@ -128,7 +127,7 @@ class OperationBegin:
         if result == UNKNOWN:
             raise unknown_operation(id)
         if result == IS_CANCEL:
-            raise Problem("already-settled", "a cancel counts from its begin; it cannot be paused or aborted")
+            raise Problem("already-settled", "a cancel takes effect when it begins; it cannot be paused or aborted")
         view = self.one(id)
         if result == ENDED:
             raise Problem("already-settled", f"the operation is {view.state}", operation=id)
@@ -178,12 +177,8 @@ class OperationBegin:
 
     async def _matched_of_ended(self, wish: OperationIn, leads: Leads) -> int:
         """The same for ended messages: they are found as for an operation that begins now."""
-        row = OperationRow(
-            number=0, kind=wish.kind, numbers=self._numbers(wish), from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
-            reason=wish.reason,
-        )  # fmt: skip
-        fixed = self._store.extents(fixed_hours(self._store, row))
-        row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units, fixed.settles)
+        row = OperationWish(**wish_fields(wish)).begun(0, self._numbers(wish), self._clock.now_ms())
+        row = row.with_hours(*fixed_extents(self._store, row))
         finder = Finder(self._store, self._clock, RunningSet(Operation(row, Progress())), leads().term)
         matched = 0
         while not finder.ended:
@@ -199,13 +194,8 @@ class OperationBegin:
             if OPERATION_KINDS[wish.kind].takes_open:
                 self._in_hand.proposed[mark] = which
                 self._withdraw(term, which)
-            asked = OperationWish(
-                kind=wish.kind, topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
-                reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate,
-                latest_ms=self._clock.now_ms() + self._max_delay_ms, note=wish.note,
-            )  # fmt: skip
-            command = BeginOperation(asked, mark)
-            proposed = asyncio.ensure_future(self._proposer.propose_single(command))
+            asked = OperationWish(**wish_fields(wish), latest_ms=self._clock.now_ms() + self._max_delay_ms)
+            proposed = asyncio.ensure_future(self._proposer.propose_single(BeginOperation(asked, mark)))
             proposed.add_done_callback(partial(self._known, mark))
             # Shielded: if the client goes away, the operation and what holds its messages stay.
             begun: Begun = await asyncio.shield(proposed)
@@ -230,15 +220,6 @@ class OperationBegin:
             self._in_hand.proposed.pop(mark, None)
             if error is not None or ended.cancelled():
                 self._in_hand.let_go()
-
-
-def _counted(wish: OperationIn, matched: int) -> OperationView:
-    """The answer of a dry run."""
-    return OperationView(
-        id="", kind=wish.kind, state="", topics=wish.topics, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag,
-        reason=wish.reason, by_ms=wish.by_ms, to_due_ms=wish.to_due_ms, rate=wish.rate, note=wish.note, begun_ms=0,
-        ended_ms=None, matched=matched, changed=0, prior={}, skipped={}, index=0, progress=0.0,
-    )  # fmt: skip
 
 
 def _check_confirmed(wish: OperationIn, matched: int) -> None:

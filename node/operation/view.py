@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from api.port.problem import Problem
-from api.port.queries import OperationView
+from api.port.queries import OperationView, Wish
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.store import Store
-from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation
+from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation, OperationWish
 from storage.tables.registry import OPERATIONS
 
 _ID: Final = re.compile(r"op-([1-9][0-9]{0,18})")
@@ -48,22 +48,18 @@ def kept(operation: Operation, now_ms: int) -> bool:
     return not operation.ended or operation.progress.at_ms + KEPT_MS > now_ms
 
 
+def wish_fields(of: Wish | OperationWish) -> dict[str, Any]:
+    """The fields of a wish, which the struct of the port and that of the table share."""
+    return {name: getattr(of, name) for name in Wish.__struct_fields__}
+
+
 def view_operation(operation: Operation) -> OperationView:
     """The operation as it is now."""
     row, now = operation.row, operation.progress
     return OperationView(
+        **wish_fields(row),
         id=id_of(row.number),
-        kind=row.kind,
         state=STATE_WORDS[now.state],
-        topics=row.topics,
-        from_ms=row.from_ms,
-        to_ms=row.to_ms,
-        tag=row.tag,
-        reason=row.reason,
-        by_ms=row.by_ms,
-        to_due_ms=row.to_due_ms,
-        rate=row.rate,
-        note=row.note,
         begun_ms=row.begun_ms,
         ended_ms=now.at_ms if operation.ended else None,
         matched=now.changed + now.skipped if operation.ended else None,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from replication.apply.applying import Applying
 from replication.command.operation import BeginOperation, ChangeOperation
+from storage.hour.hour_table import Extents
 from storage.store import Store
 from storage.tables.operation_kind import CANCEL
 from storage.tables.operation_row import (
@@ -36,8 +37,7 @@ class Begun(NamedTuple):
     """The result of a BeginOperation. BEGUN: `value` is its number. AGAIN: another operation begins in this entry.
     UNKNOWN_TOPIC: the row `value` of its topics does not exist. TOO_MANY: `value` is the number of the oldest.
     TOO_WIDE: more than HOURS_MAX hours that hold units. `value` is the last hour that fits, for ended messages the
-    first. MEETS: another one has
-    messages of its topics and window. `value` is the number of that one.
+    first. MEETS: another one has messages of its topics and window. `value` is the number of that one.
     """
 
     result: int
@@ -61,12 +61,11 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
     row = wish.begun(applying.index, numbers, now_ms)
     if (other := _met(operations.running, row)) is not None:
         return Begun(MEETS, other.number)
-    fixed = store.extents(fixed_hours(store, row))
+    fixed = fixed_extents(store, row)
     if len(fixed.hour) > HOURS_MAX:
         return Begun(TOO_WIDE, int(fixed.hour[HOURS_MAX - 1 if row.rule.takes_open else -HOURS_MAX]))
     operations.forget(now_ms - KEPT_MS)
-    row = row.with_hours(fixed.hour, fixed.first, fixed.first + fixed.units, fixed.settles)
-    operations.begin(row, Progress(log_index=applying.index, at_ms=now_ms))
+    operations.begin(row.with_hours(*fixed), Progress(log_index=applying.index, at_ms=now_ms))
     return Begun(BEGUN, applying.index)
 
 
@@ -77,13 +76,13 @@ def _met(running: Iterable[RunningSet], row: OperationRow) -> RunningSet | None:
     return next((each for each in running if row.meets(each.operation.row)), None)
 
 
-def fixed_hours(store: Store, row: OperationRow) -> list[int]:
-    """The hours that may hold messages of the set now. An ended message stands in the hour of the due time that its
-    client asked for, or in a later one."""
+def fixed_extents(store: Store, row: OperationRow) -> Extents:
+    """The extents of the hours that may hold messages of the set now. An ended message stands in the hour of the due
+    time that its client asked for, or in a later one."""
     if row.rule.takes_open:
-        return [hour for hour in store.open_hours() if row.which.touches(hour)]
+        return store.extents([hour for hour in store.open_hours() if row.which.touches(hour)])
     from_on = replace(row.which, to_ms=None)
-    return [hour for hour in store.ended_hours() if from_on.touches(hour)]
+    return store.extents([hour for hour in store.ended_hours() if from_on.touches(hour)])
 
 
 def apply_change_operation(applying: Applying, command: ChangeOperation) -> int:

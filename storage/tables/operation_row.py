@@ -114,9 +114,9 @@ class OperationRow(OperationWish, frozen=True, kw_only=True, gc=False):
     ends: bytes = b""
     settles: bytes = b""
 
-    def with_hours(self, hours: I64, firsts: I64, ends: I64, settles: I64) -> OperationRow:
-        """The same operation with the hours of its set."""
-        columns = {"hours": hours, "firsts": firsts, "ends": ends, "settles": settles}
+    def with_hours(self, hours: I64, firsts: I64, units: I64, settles: I64) -> OperationRow:
+        """The same operation with the hours of its set: the columns of their extents."""
+        columns = {"hours": hours, "firsts": firsts, "ends": firsts + units, "settles": settles}
         return msgspec.structs.replace(self, **{name: column.tobytes() for name, column in columns.items()})
 
     def without_hours(self) -> OperationRow:

@@ -18,6 +18,7 @@ from api.port.queries import (
     WheelHour,
     WheelQuery,
     WheelSecond,
+    Wish,
 )
 from tests.api.memory_cluster import MemoryCluster
 
@@ -114,9 +115,8 @@ class MemoryQueries(MemoryCluster):
                 held.state = {"cancel": "cancelled", "redrive": "scheduled"}.get(wish.kind, held.state)
         runs = wish.note == "runs"
         view = OperationView(
-            id=f"op-{1234 + len(self.begun)}", kind=wish.kind, state="running" if runs else "done", topics=wish.topics,
-            from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag, reason=wish.reason, by_ms=wish.by_ms,
-            to_due_ms=wish.to_due_ms, rate=wish.rate, note=wish.note, begun_ms=self.clock_ms,
+            **{name: getattr(wish, name) for name in Wish.__struct_fields__},
+            id=f"op-{1234 + len(self.begun)}", state="running" if runs else "done", begun_ms=self.clock_ms,
             ended_ms=None if runs else self.clock_ms, matched=None if runs else len(found), changed=len(found),
             prior={"none": len(found), "known": 0, "unknown": 0},
             skipped=dict.fromkeys(("leased", "settled", "gone", "key_taken"), 0), index=1236, progress=1.0,
