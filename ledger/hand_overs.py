@@ -24,8 +24,8 @@ from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001
 RESENT: Final = 2002
-_ASKED_FOR: Final = (RESCHEDULED, REDRIVEN, RESENT)
 """`code` of a settle record for a move that a client asked for. For any other move or death it is the failure."""
+_ASKED_FOR: Final = (RESCHEDULED, REDRIVEN, RESENT)
 LEASE_ENDED: Final = 1007
 MAX_AGE: Final = 1008
 """`code` of a dead record whose reason says nothing of the last hand-over's outcome."""

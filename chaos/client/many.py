@@ -7,6 +7,7 @@ that one may still take effect. What it did is asked for when all faults are hea
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -60,7 +61,7 @@ class Asked:
     candidates: set[int] = field(default_factory=set)
 
 
-class ManyOperations:
+class ManyOperations(ABC):
     """Draws operations on these topics, on average one in `every_s`. `in_flight` counts those whose messages are not
     all looked at."""
 
@@ -90,17 +91,17 @@ class ManyOperations:
         self.in_flight += 1
         self._runner.start(self._finish())
 
+    @abstractmethod
     async def _ask(self, asked: Asked) -> Outcome[Many]:
         """Draw the rest of this operation, and ask for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _record(self, asked: Asked, outcome: Begun, name: str, changed: int) -> None:
         """Record the answer. `changed` is -1 if its end was not seen."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _look(self, asked: Asked, for_s: float) -> bool:
         """Find out what became of the messages. False if one of them could not be asked for."""
-        raise NotImplementedError
 
     def _see(self, event: Event) -> None:
         if isinstance(event, Offered):

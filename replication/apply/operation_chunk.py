@@ -35,7 +35,7 @@ from storage.tables.operation_row import DONE, OperationRow
 from storage.tables.registry import OPERATIONS
 
 Counts = dict[str, int]
-"""What a chunk adds to the counts of a progress, by field."""
+"""By field of a progress: how many messages a chunk adds to it."""
 
 
 def apply_operation_chunk(applying: Applying, command: OperationChunk) -> bool:

@@ -1,4 +1,4 @@
-"""What the ledger says of messages that an operation delivered again."""
+"""Messages that an operation delivered again have a cause and a flag of their own in the ledger."""
 
 import pytest
 

@@ -49,9 +49,7 @@ _SHOWN: Final = Shape(
         "prior": schema.said({"allOf": [_COUNTED]}, "Of the changed ones: what was known of deliveries before."),
         "skipped": schema.said({"allOf": [_SKIPPED]}, "Those that it left as they are."),
         "index": schema.said(schema.COUNT, "The log entry of the last change."),
-        "progress": schema.said(
-            {"type": "number", "minimum": 0, "maximum": 1}, "How much of its work is done; 0 once aborted."
-        ),
+        "progress": schema.said(_PROGRESS, "How much of its work is done; 0 once aborted."),
     },
 )
 _DRY_RUN: Final = Shape("Matched", {"matched": schema.said(schema.COUNT, "How many messages match now.")})

@@ -8,6 +8,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
+from api.port.queries import OperationVerb
 from node.cluster.levels import Levels
 from node.node import Node
 from node.operation import work
@@ -19,14 +20,13 @@ from tests.node.single_node import run_node
 from tests.waiting import until
 
 
-async def change(node: Node, id: str, verb: str) -> str:
+async def change(node: Node, id: str, verb: OperationVerb) -> str:
     """Pause, resume or abort it; its state then."""
-    assert verb in ("pause", "resume", "abort")
-    return (await node.front.change_operation(id, verb, principal=ANONYMOUS)).state  # type: ignore[arg-type]
+    return (await node.front.change_operation(id, verb, principal=ANONYMOUS)).state
 
 
 @pytest.mark.parametrize("end", ["abort", "resume"])
-def test_what_a_paused_one_holds_starves_nobody(tmp_path: Path, end: str) -> None:
+def test_what_a_paused_one_holds_starves_nobody(tmp_path: Path, end: OperationVerb) -> None:
     """Thousands of due messages of its set, in a topic with a small window: others of the topic go out. When it ends
     what it left goes out too, and each comes once."""
 
@@ -40,8 +40,9 @@ def test_what_a_paused_one_holds_starves_nobody(tmp_path: Path, end: str) -> Non
         others = await schedule(node, [MessageIn("orders", b"2", tags=("us",)) for _ in range(5)])
         assert {each.id for each in await pull(node, 5)} == set(others)
         assert [*await node.front.pull(PullIn("orders", 9, 300, 60_000), ANONYMOUS)] == []
-        ready_units = node.group.leadership.term.handing_over._ready  # type: ignore[union-attr]
-        assert ready_units.parked.count == 0
+        term = node.group.leadership.term
+        assert term is not None
+        assert term.handing_over._ready.parked.count == 0, "they take memory"
         await change(node, runs.id, end)
         if end == "resume":
             await until(partial(further, node, runs.id, 1), what="it goes on")
