@@ -21,7 +21,7 @@ pull finds its units in the window, and takes out only those that it wants (read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -118,10 +118,10 @@ class HandingOver:
             return self._pace_ms if paced else None
         return min(asked_ms, self._pace_ms) if paced else asked_ms
 
-    def ask_again(self) -> None:
-        """Ask the rules about all parked units again, beginning with the next step, and look again for those that they
-        left out. The caller knows that a rule may have changed."""
-        self._units.ask_again()
+    def ask_again(self, topics: Collection[int] | None = None) -> None:
+        """Ask the rules about all parked units again, beginning with the next step. Look again for units of these
+        topics, or of all topics, that they left out. The caller knows that a rule may have changed."""
+        self._units.ask_again(topics)
 
     # -- ready units
 

@@ -11,7 +11,7 @@ After `ask_again` the rules are asked about all of them, some at each step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from node.handover.holds import UnitHolds
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.held_units import Piece
-from node.ready.record_check import RecordCheck, ask_rules, check_records, held_by
+from node.ready.record_check import RecordCheck, ask_rules, check_records, held_by, leaving
 from node.ready.rule import Mask, Rule
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
@@ -106,12 +106,11 @@ class ReadyUnits:
         """The rules that may hold some of these units."""
         return [rule for rule in self._rules if rule.may_hold(positions)]
 
-    def ask_again(self) -> None:
-        """Ask the rules about all parked units in the next turns, because a rule may have changed. Look again for those
-        that they left out."""
+    def ask_again(self, topics: Collection[int] | None) -> None:
+        """See HandingOver."""
         self._parked.ask_all()
         self._hurry = self._parked.asking
-        self._ready.ask_left_out()
+        self._ready.ask_left_out(topics)
 
     def turn(self, now_ms: int) -> None:
         """Ask the rules about some parked units if PARKED_MS have passed, or while the work of `ask_again` is not
@@ -161,10 +160,10 @@ class ReadyUnits:
 
     def _without_left_out(self, kind: LaneKind, subscription: Subscription, units: Queued, now_ms: int) -> Queued:
         """Forget those of these held units that a rule leaves out. Return the others."""
-        leaving = [rule for rule in self._asked(units.position) if rule.leaves_out]
-        if not leaving or not len(units):
+        rules = leaving(self._rules, units.position)
+        if not rules or not len(units):
             return units
-        out = held_by(leaving, units.position, self._store.units(units.position), now_ms)
+        out = held_by(rules, units.position, self._store.units(units.position), now_ms)
         if not out.any():
             return units
         self._ready.leave_out(kind, subscription, units.select(out))

@@ -20,6 +20,7 @@ ready.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +28,11 @@ import numpy.typing as npt
 
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.lease_timetable import LeaseTimetable, Span
+from node.ready.record_check import held_by, leaving
+from node.ready.rule import Rule
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
-from storage.format.array import U32, U64
+from storage.format.array import I64, U32, U64
 from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.format.rows import Units
 from storage.format.states import IS_OPEN, IS_PENDING, LEASED
@@ -67,12 +70,21 @@ class BacklogReader:
     to CURRENT. `ends` is told of running leases that are found."""
 
     def __init__(
-        self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseTimetable, *, start_ms: int, term: int
+        self,
+        store: Store,
+        ready: Ready,
+        claims: ClaimedUnits,
+        ends: LeaseTimetable,
+        rules: Sequence[Rule],
+        *,
+        start_ms: int,
+        term: int,
     ) -> None:
         self._store = store
         self._ready = ready
         self._claims = claims
         self._ends = ends
+        self._rules = rules
         self._start_ms = start_ms
         self._term = term
         self._due: deque[DueUnits] = deque()  # due units from the wheel, for which one step had too many topics
@@ -199,7 +211,8 @@ class BacklogReader:
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
         """Read the first piece of a span, or only its leased units if `leased_only`. Return those that are ready and
-        not claimed. Tell `ends` of running leases: of all if `note_leases`, else of those from earlier terms."""
+        not claimed, and that no rule leaves out. Tell `ends` of running leases: of all if `note_leases`, else of those
+        from earlier terms."""
         positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED
@@ -216,9 +229,22 @@ class BacklogReader:
         self._ends.add(positions[running], ends_ms[running], now_ms)
         since = np.where(ended[rows], ends_ms[rows], units["due_ms"])
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
+        ready = self._without_left_out(ready, positions[rows], units, since, now_ms)
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued.of(positions[rows[order]], units["tags"][order], units["due_ms"][order])
         return Found(since[order] <= self._start_ms, subscriptions_of(units["topic"][order]), queued, end)
+
+    def _without_left_out(self, ready: I64, positions: U64, units: Units, since: I64, now_ms: int) -> I64:
+        """The rows of `ready` without those that a rule leaves out. Those would be found again by each piece, and other
+        units of their topic might never get into its window."""
+        rules = leaving(self._rules, positions[ready])
+        if not rules:
+            return ready
+        held = held_by(rules, positions[ready], units[ready], now_ms)
+        out, overdue = ready[held], since[ready[held]] <= self._start_ms
+        for kind, rows in ((LaneKind.CURRENT, out[~overdue]), (LaneKind.OVERDUE, out[overdue])):
+            self._ready.pass_over(kind, subscriptions_of(units["topic"][rows]), positions[rows])
+        return ready[~held]
 
     def _first_units(self, positions: U64) -> Units:
         """Read the first of these units, as many as a piece may have. If each is of another topic, few fit into a

@@ -87,7 +87,7 @@ class Dispatcher:
         rules: Sequence[Rule] = (),
     ) -> None:
         self.term = term
-        self._store = store
+        self._store, self._rules = store, rules
         self._options = options or DispatchOptions()
         self._claims = ClaimedUnits()
         self._ends = LeaseTimetable()
@@ -145,7 +145,7 @@ class Dispatcher:
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
         self._backlog = BacklogReader(
-            self._store, self._ready, self._claims, self._ends, start_ms=start_ms, term=self.term
+            self._store, self._ready, self._claims, self._ends, self._rules, start_ms=start_ms, term=self.term
         )
         self._backlog.wanted_from_ms = self._wanted_from_ms
         # A dead leader whose clock was ahead may have leased units of the hour after ours.

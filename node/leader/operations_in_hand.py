@@ -18,8 +18,8 @@ class OperationsInHand:
 
     def __init__(self) -> None:
         self.proposed: dict[int, Predicate] = {}
-        #: Called when messages that were held by a predicate are free, because its operation does not begin.
-        self.let_go: Callable[[], None] = _nobody
+        #: Called with a predicate when the messages that it held are free, because its operation does not begin.
+        self.let_go: Callable[[Predicate], None] = _nobody
         self._waits: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
 
     async def ended(self, number: int) -> None:
@@ -42,5 +42,5 @@ class OperationsInHand:
             self.end(number)
 
 
-def _nobody() -> None:
+def _nobody(which: Predicate) -> None:
     pass

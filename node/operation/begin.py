@@ -46,6 +46,7 @@ from replication.apply.operation import (
     UNKNOWN,
     Begun,
     fixed_extents,
+    met,
 )
 from replication.command.operation import BeginOperation, ChangeOperation
 from storage.format.position import HOUR_MS
@@ -59,6 +60,7 @@ from storage.tables.operation_row import (
     RUNNING,
     RUNNING_MAX,
     Operation,
+    OperationRow,
     OperationWish,
     Progress,
 )
@@ -177,7 +179,7 @@ class OperationBegin:
 
     async def _matched_of_ended(self, wish: OperationIn, leads: Leads) -> int:
         """The same for ended messages: they are found as for an operation that begins now."""
-        row = OperationWish(**wish_fields(wish)).begun(0, self._numbers(wish), self._clock.now_ms())
+        row = self._row(wish)
         row = row.with_hours(*fixed_extents(self._store, row))
         finder = Finder(self._store, self._clock, RunningSet(Operation(row, Progress())), leads().term)
         matched = 0
@@ -191,6 +193,7 @@ class OperationBegin:
         """Propose the operation, and return its number."""
         while True:
             term, mark = leads(), int(self._entropy.id_bits(1)[0])
+            self._check_free(wish)
             if OPERATION_KINDS[wish.kind].takes_open:
                 self._in_hand.proposed[mark] = which
                 self._withdraw(term, which)
@@ -203,6 +206,17 @@ class OperationBegin:
                 return begun.value
             if begun.result != AGAIN:
                 raise _refused(begun, wish)
+
+    def _check_free(self, wish: OperationIn) -> None:
+        """Refuse an operation that would be refused by its entry, because it meets one that runs. So a request that is
+        sent again and again holds no messages."""
+        other = met(self._store.catalog.of(OPERATIONS).running, self._row(wish))
+        if other is not None:
+            raise _refused(Begun(MEETS, other.number), wish)
+
+    def _row(self, wish: OperationIn) -> OperationRow:
+        """The row of an operation that would begin now."""
+        return OperationWish(**wish_fields(wish)).begun(0, self._numbers(wish), self._clock.now_ms())
 
     def _withdraw(self, term: Term, which: Predicate) -> None:
         """Take back the leases ahead of messages that may be of the set. Those that are not go out a moment later."""
@@ -217,9 +231,9 @@ class OperationBegin:
         unknown it stays. The service (work.py) drops it when the entry is applied after all."""
         error = None if ended.cancelled() else ended.exception()
         if not (isinstance(error, Problem) and error.code == "outcome-unknown"):
-            self._in_hand.proposed.pop(mark, None)
-            if error is not None or ended.cancelled():
-                self._in_hand.let_go()
+            which = self._in_hand.proposed.pop(mark, None)
+            if which is not None and (error is not None or ended.cancelled()):
+                self._in_hand.let_go(which)
 
 
 def _check_confirmed(wish: OperationIn, matched: int) -> None:

@@ -36,6 +36,7 @@ from replication.apply.apply_notifier import Changes
 from replication.apply.operation import BEGUN, CHANGED
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from storage.format.level import has
+from storage.format.predicate import Predicate
 from storage.store import Store
 from storage.tables.operation_row import ABORTED, PAUSE_MAX_MS, PAUSED, RUNNING
 from storage.tables.registry import OPERATIONS
@@ -101,11 +102,11 @@ class OperationWork(LeaderService):
         self._look_promoted()
         for command, result in zip(changes.commands, changes.results, strict=True):
             if isinstance(command, BeginOperation):
-                self._in_hand.proposed.pop(command.mark, None)
+                which = self._in_hand.proposed.pop(command.mark, None)
                 if result.result == BEGUN:
                     self._wake()
-                else:
-                    self._let_go()
+                elif which is not None:
+                    self._let_go(which)
             elif isinstance(command, OperationChunk) and command.last and result:
                 self._ended(command.number)
             elif isinstance(command, ChangeOperation) and result == CHANGED:
@@ -123,14 +124,15 @@ class OperationWork(LeaderService):
         self._finders.pop(number, None)
         self._paces.pop(number, None)
         self._in_hand.end(number)
-        self._let_go()
         ended = self._store.catalog.of(OPERATIONS).find(number)
         assert ended is not None, number
+        self._let_go(ended.row.which)
         log.info("an operation has ended", operation=number, kind=ended.row.kind, changed=ended.progress.changed)
 
-    def _let_go(self) -> None:
-        """Look again for messages that were held for an operation."""
-        self._dispatcher.handing_over.ask_again()
+    def _let_go(self, which: Predicate) -> None:
+        """Look again for messages that were held for an operation. Those of other topics are not read anew: another
+        operation may rest, and hold millions."""
+        self._dispatcher.handing_over.ask_again(which.topics)
         self._term.poke()
 
     def _look_promoted(self) -> None:

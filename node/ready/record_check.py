@@ -77,6 +77,11 @@ def ask_rules(
     return seen._replace(ready=ready, held=all_held)
 
 
+def leaving(rules: Sequence[Rule], positions: U64) -> list[Rule]:
+    """The rules that may hold some of these units and leave out what they hold."""
+    return [rule for rule in rules if rule.leaves_out and rule.may_hold(positions)]
+
+
 def held_by(rules: Sequence[Rule], positions: U64, rows: Units, now_ms: int) -> Mask:
     """True, shape [n], for units that a rule holds. `rows`: their rows of the index."""
     units = DueUnits(rows["due_ms"], positions, rows["topic"], rows["tags"], rows["priority"])

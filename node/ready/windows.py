@@ -19,7 +19,7 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,7 +33,7 @@ from node.ready.waited_subscriptions import WaitedSubscriptions
 from storage.format.array import I64, U32, U64
 from storage.format.predicate import TagFilter
 from storage.format.rows_by import rows_by
-from storage.tables.topic import Subscription
+from storage.tables.topic import Subscription, topic_of
 
 
 @dataclass(slots=True)
@@ -194,17 +194,22 @@ class Ready:
 
     def leave_out(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
         """Forget units that were taken and that a rule leaves out. They are no backlog either, until `ask_left_out`."""
-        left_out, first = self.lanes[kind].left_out, int(units.position.min())
-        left_out[subscription] = min(first, left_out.get(subscription, first))
+        self._leaves_out(self.lanes[kind], subscription, units.position)
         self.ended(kind, subscription, units)
 
-    def ask_left_out(self) -> None:
-        """Make all units that were left out backlog again, because a rule may have changed."""
+    def pass_over(self, kind: LaneKind, subscriptions: U32, positions: U64) -> None:
+        """Note units of the backlog, shape [n], that a rule leaves out and that get into no window."""
+        for key, rows in rows_by(subscriptions):
+            self._leaves_out(self.lanes[kind], Subscription(key), positions[rows])
+
+    def ask_left_out(self, topics: Collection[int] | None) -> None:
+        """Make the units of these topics that were left out backlog again, because a rule may have changed. None: those
+        of all topics."""
         for lane in self.lanes:
-            for subscription, first in lane.left_out.items():
-                self._begins_at(lane, subscription, first)
+            asked = [each for each in lane.left_out if topics is None or topic_of(each) in topics]
+            for subscription in asked:
+                self._begins_at(lane, subscription, lane.left_out.pop(subscription))
                 self._look_hungry(lane, subscription)
-            lane.left_out.clear()
 
     def drop(self, subscription: Subscription) -> None:
         """Drop the windows, parked units and backlogs of a topic that was deleted. All its units have ended."""
@@ -292,6 +297,10 @@ class Ready:
     def _begins_at(self, lane: Lane, subscription: Subscription, first: int) -> None:
         """Note that the backlog of the subscription begins no later than at this position."""
         lane.begins[subscription] = min(first, lane.begins.get(subscription, first))
+
+    def _leaves_out(self, lane: Lane, subscription: Subscription, positions: U64) -> None:
+        first = int(positions.min())
+        lane.left_out[subscription] = min(first, lane.left_out.get(subscription, first))
 
     def _settle(self, lane: Lane, subscription: Subscription, window: Window) -> None:
         """Update `hungry` after a change of the window, and remove the window if it is empty."""

@@ -59,7 +59,7 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
             return Begun(UNKNOWN_TOPIC, found.index(None))
         numbers = [topic.number for topic in found if topic is not None]
     row = wish.begun(applying.index, numbers, now_ms)
-    if (other := _met(operations.running, row)) is not None:
+    if (other := met(operations.running, row)) is not None:
         return Begun(MEETS, other.number)
     fixed = fixed_extents(store, row)
     if len(fixed.hour) > HOURS_MAX:
@@ -69,7 +69,7 @@ def apply_begin_operation(applying: Applying, command: BeginOperation) -> Begun:
     return Begun(BEGUN, applying.index)
 
 
-def _met(running: Iterable[RunningSet], row: OperationRow) -> RunningSet | None:
+def met(running: Iterable[RunningSet], row: OperationRow) -> RunningSet | None:
     """An operation that keeps the one of `row` from its begin. None keeps a cancel."""
     if row.kind == CANCEL:
         return None

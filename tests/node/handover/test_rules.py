@@ -202,6 +202,27 @@ def test_memory_is_bounded_and_the_rest_is_backlog(make_leader: MakeLeader, some
     assert parked(leader) == 0
 
 
+@pytest.mark.parametrize("order", ["rising", "falling", "mixed"])
+def test_what_is_left_out_starves_nobody(make_leader: MakeLeader, some: Some, order: str) -> None:
+    """Neither in memory nor in the reader of the backlog, which reads a piece in the order of due times: it once found
+    the same first units of each piece again and again."""
+    leader = promoted(make_leader(window_per_topic=10, window_total=40), some)
+    due = np.arange(T0 + 1, T0 + 201)
+    due = {"rising": due, "falling": due[::-1], "mixed": np.random.default_rng(1).permutation(due)}[order]
+    units = np.array(leader.schedule(*due.tolist()), np.uint64)[np.argsort(due)].tolist()
+    others = leader.schedule(*range(T0 + 210, T0 + 240))
+    some.positions, some.leaves_out = units, True
+    assert leader.pull(T0 + 300) == [], "the window had only what is left out"
+    assert leader.drain(T0 + 300) == others
+    assert len(some.asked) < 500, "each is found a few times at most"
+    assert (parked(leader), len(leader.dispatcher._claims)) == (0, 0)
+    some.positions, elsewhere = [], leader.schedule(T0 + 301, topic="others")
+    leader.dispatcher.handing_over.ask_again({leader.topic("others")})
+    assert (leader.drain(T0 + 310), leader.drain(T0 + 310, topic="others")) == ([], elsewhere)
+    leader.dispatcher.handing_over.ask_again({leader.topic()})
+    assert sorted(leader.drain(T0 + 310)) == sorted(units)
+
+
 def test_many_are_parked_and_asked_a_piece_at_a_time(
     ruled: Leader, some: Some, monkeypatch: pytest.MonkeyPatch
 ) -> None:
