@@ -56,6 +56,16 @@ def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArr
     return found
 
 
+def acked_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
+    """Return a boolean array, shape [n], n > 0: True where an ack of this hand-over ended its message. The message
+    may have been delivered again since."""
+    found = np.zeros(len(named), np.bool_)
+    for rows in pieces_of(named.position):
+        found[rows] = store.acked_before(named.position[rows], named.term[rows], named.attempt[rows])
+        yield
+    return found
+
+
 def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
     """Return a boolean array, shape [n], n > 0: True where the settle records say that a nack of this hand-over
     counted.

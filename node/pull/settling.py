@@ -29,7 +29,7 @@ from node.port.pull_port import Settled
 from node.port.receipt import ReceiptColumns
 from node.port.refusal import Refusal
 from node.pull.logged_ends import LoggedEnds
-from node.pull.receipt_lookup import done_by, given_back_before, pieces_of, states_of
+from node.pull.receipt_lookup import acked_before, done_by, given_back_before, pieces_of, states_of
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.free_space import Reserve
@@ -128,6 +128,9 @@ class Settling:
         """Return the results of acks of units that have ended. The ends of these hand-overs are written to the delivery
         log here, because an earlier leader may have died before it wrote them."""
         acked = await in_turns(done_by(self._store, named, _delivered))
+        others = np.flatnonzero(~acked)
+        if len(others):
+            acked[others] = await in_turns(acked_before(self._store, named.select(others)))
         self._counters.acked += int(np.count_nonzero(acked))
         await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != term.term)), DELIVERED))
         await in_turns(self._log_in_pieces(topic, named.select(~acked), LATE))

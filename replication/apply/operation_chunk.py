@@ -111,7 +111,9 @@ def _moved_again(applying: Applying, row: OperationRow, place: U64) -> Counts:
     place = _there(store, place)
     standing, ends = standing_at(store, place), store.states(place)
     home = store.homes(place)
-    there = ((standing.states.state == state) & (store.state_only(home) == state)).nonzero()[0]
+    # One that was redriven alone and died elsewhere meanwhile has its end here too, but does not stand here any more.
+    ended = (standing.states.state == state) & (store.state_only(home) == state)
+    there = (ended & (store.last_places(home) == place)).nonzero()[0]
     there = there[has_topic(store, home[there])]
     records = store.records(place[there])
     taken = _key_taken(store, standing, home, there, records)
@@ -123,14 +125,17 @@ def _moved_again(applying: Applying, row: OperationRow, place: U64) -> Counts:
 
 
 def _due_ms(row: OperationRow, due_ms: I64, now_ms: int) -> I64:
-    """The new due times of a shift or a release: never before now."""
+    """The new due times of a shift or a release: never before now. A shift by a way also never goes past the latest
+    time. A message that is due later already stays there, or comes nearer.
+    """
     if row.by_ms is not None:
         wanted = due_ms + row.by_ms
     else:
         wanted = np.full(len(due_ms), now_ms if row.to_due_ms is None else row.to_due_ms)
     latest_ms = DUE_MS_MAX if row.latest_ms is None else min(row.latest_ms, DUE_MS_MAX)
-    clipped: I64 = np.clip(wanted, now_ms, max(now_ms, latest_ms))
-    return clipped
+    latest = np.maximum(latest_ms, np.minimum(due_ms, wanted)) if row.by_ms is not None else latest_ms
+    due: I64 = np.maximum(now_ms, np.minimum(wanted, latest))
+    return due
 
 
 def _move(

@@ -11,7 +11,6 @@ import numpy as np
 from storage.format.array import I64, U64
 from storage.format.position import INDEX_BITS
 from storage.lmdb.table import Table
-from storage.tables.operation_kind import RESEND
 from storage.tables.operation_row import (
     KEPT_MAX,
     ROW_DECODER,
@@ -61,11 +60,6 @@ class Operations:
         first, last = (int(each) >> INDEX_BITS for each in (positions.min(), positions.max()))
         at = int(self._hours.searchsorted(first))
         return at < len(self._hours) and int(self._hours[at]) <= last
-
-    @property
-    def resends(self) -> bool:
-        """True if one is known that delivers messages again. Receipts are not known for longer than operations are."""
-        return any(each.row.kind == RESEND for each in self._all.values())
 
     def held_topics(self, topics: Iterable[int]) -> frozenset[int]:
         """Those of these topics whose open messages an operation may have."""

@@ -39,7 +39,6 @@ from storage.format.states import IS_OPEN, LEADS_AWAY
 from storage.format.states import LEASED as LEASED_STATE
 from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
-from storage.tables.registry import OPERATIONS
 
 ACKED, STALE, INVALID = 0, 1, 2
 EXTENDED = ACKED
@@ -105,8 +104,9 @@ def _settle_round(applying: Applying, command: Settle, claim: U64, rows: Rows, r
     if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
         taken &= ~cancelled
     again = _delivered_before(store, position, states, claimed == newest)
-    stale = (~taken & ~again & (claimed < newest) & (states.state != UNKNOWN_STATE)).nonzero()[0]
-    if len(stale) and store.catalog.of(OPERATIONS).resends:
+    maybe = ~IS_OPEN[states.state] & (states.state != UNKNOWN_STATE)  # a resent message is open elsewhere
+    stale = (maybe & ~again & (claimed < newest)).nonzero()[0]
+    if len(stale):
         of = rows[stale]
         again[stale] = store.acked_before(position[stale], command.term[of], command.attempt[of])
     result[rows[states.state == UNKNOWN_STATE]] = INVALID

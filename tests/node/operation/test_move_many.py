@@ -193,6 +193,23 @@ def test_what_ends_after_the_begin_is_of_no_set(tmp_path: Path) -> None:
     run_node(tmp_path / "n1", play)
 
 
+def test_many_receipts_that_settled_stay_acked(tmp_path: Path) -> None:
+    """Also more in one request than are judged by the log alone, and after the second delivery was acked."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        await schedule(node, [MessageIn("orders", b"1") for _ in range(9)])
+        receipts = [each.receipt for each in await pull(node, 9)]
+        await node.front.ack("orders", receipts, ANONYMOUS)
+        assert (await begin(node, moves("resend", "orders"))).changed == 9
+        assert await node.front.ack("orders", receipts, ANONYMOUS) == ["acked"] * 9
+        again = [each.receipt for each in await pull(node, 9)]
+        assert await node.front.ack("orders", [*receipts, *again], ANONYMOUS) == ["acked"] * 18
+        assert await node.front.ack("orders", receipts, ANONYMOUS) == ["acked"] * 9
+
+    run_node(tmp_path / "n1", play)
+
+
 def test_a_redrive_by_reason(tmp_path: Path) -> None:
     """Only the dead of that reason. A word that is no reason is refused."""
 

@@ -299,6 +299,39 @@ def test_a_receipt_that_settled_its_message_stays_acked(log: Log) -> None:
     assert log.apply(ack((home, 1, 2), (place, 1, 2), (place, 1, 1))).results[0].tolist() == [STALE] * 3
 
 
+def test_it_stays_acked_though_the_resend_is_forgotten(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is once 1,000 later operations have ended."""
+    monkeypatch.setattr("storage.tables.operations.KEPT_MAX", 2)
+    (home,) = placed(log.apply(schedule(T0 + 1)))
+    log.apply(lease(home))
+    log.apply(ack((home, 1, 1)))
+    resend = begun(log, "resend")
+    assert chunk(log, resend, home)
+    for _ in range(3):
+        assert chunk(log, begin(log, "cancel", to_ms=T0).value)
+    assert log.store.catalog.of(OPERATIONS).find(resend) is None
+    assert log.apply(ack((home, 1, 1))).results[0].tolist() == [ACKED]
+
+
+def test_redriven_alone_and_dead_again_before_its_chunk(log: Log) -> None:
+    """The chunk names the place where the message died first, and leaves the message alone. It once made a second unit
+    of the message, beside the dead one."""
+    (home,) = placed(log.apply(schedule(T0 + 1)))
+    log.apply(lease(home))
+    log.apply(fail((home, 1, 1), dead=True))
+    number = begun(log, "redrive")
+    log.apply(redrive(home))
+    away = log.place(home)
+    log.apply(lease(away, attempt=2))
+    log.apply(fail((away, 1, 2), dead=True))
+    assert chunk(log, number, home)
+    assert counts(log, number) == (0, 0, 0, 1, 0)
+    assert (log.state(home), log.state(away)) == (state.DEAD, state.DEAD)
+    again = begun(log, "redrive")
+    assert chunk(log, again, away)
+    assert (counts(log, again), log.state(log.place(home))) == ((1, 0, 0, 0, 0), state.PENDING)
+
+
 def test_what_ended_before_a_leader_died_is_not_in_doubt(log: Log) -> None:
     """A doubt about a message ends with it, so a resend says what is known."""
     (home,) = placed(log.apply(schedule(T0 + 1)))
@@ -319,6 +352,15 @@ def test_no_shift_goes_past_the_latest_time(log: Log) -> None:
     assert log.apply(command).results[0].result == BEGUN
     assert chunk(log, log.index, home)
     assert due(log, home) == T0 + 5_000
+
+
+def test_one_that_is_due_past_the_latest_time_comes_no_nearer(log: Log) -> None:
+    """By a shift that moves messages away, once the longest delay was made shorter."""
+    (home,) = placed(log.apply(schedule(T0 + HOUR_MS)))
+    command = BeginOperation(OperationWish(kind="shift", by_ms=HOUR_MS, latest_ms=T0 + 5_000), 1)
+    assert log.apply(command).results[0].result == BEGUN
+    assert chunk(log, log.index, home)
+    assert due(log, home) == T0 + HOUR_MS
 
 
 def test_the_last_to_end_is_the_last_to_be_forgotten(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
