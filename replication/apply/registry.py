@@ -27,6 +27,7 @@ from replication.apply.message.move import apply_redrive, apply_reschedule
 from replication.apply.message.release import apply_release
 from replication.apply.message.schedule import apply_schedule
 from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
+from replication.apply.message.supersede import apply_supersede
 from replication.apply.operation import apply_begin_operation, apply_change_operation
 from replication.apply.operation_chunk import apply_operation_chunk
 from replication.apply.overdue import apply_overdue_cutoff
@@ -44,6 +45,7 @@ from replication.command.operation import BeginOperation, ChangeOperation, Opera
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule
+from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import FOUNDED, NEEDS
@@ -109,6 +111,7 @@ COMMANDS: Final = registered(
         CommandRow(Kind.PUT_TOPIC, PutTopic.unpack, apply_put_topic),
         CommandRow(Kind.DROP_TOPIC, DropTopic.unpack, apply_drop_topic),
         CommandRow(Kind.SCHEDULE, Schedule.unpack, apply_schedule),
+        CommandRow(Kind.SUPERSEDE, Supersede.unpack, apply_supersede, since=NEEDS["supersede"]),
         CommandRow(Kind.UNLINK, Unlink.unpack, apply_unlink),
         CommandRow(Kind.OVERDUE_CUTOFF, OverdueCutoff.unpack, apply_overdue_cutoff),
         CommandRow(Kind.BEGIN_OPERATION, BeginOperation.unpack, apply_begin_operation, since=NEEDS["operations"]),

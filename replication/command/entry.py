@@ -74,6 +74,7 @@ class Kind(IntEnum):
     PUT_TOPIC = 40
     DROP_TOPIC = 41
     SCHEDULE = 50
+    SUPERSEDE = 51
     UNLINK = 60
     OVERDUE_CUTOFF = 61
     BEGIN_OPERATION = 70

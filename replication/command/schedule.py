@@ -14,7 +14,7 @@ import numpy as np
 from replication.command.column import ColumnReader, check_due, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import I64, U16, U32, U64
-from storage.format.schedule_status import ON_CONFLICT
+from storage.format.schedule_status import ON_CONFLICT, SUPERSEDES
 from storage.record.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
 from storage.tables.key import FINGERPRINT_SIZE
 
@@ -84,17 +84,25 @@ class Schedule:
     def unpack(cls, section: Section) -> Schedule:
         """The command out of a section. Raises `EntryRefused` if rows, sizes, topics or keys do not fit each other."""
         reader = ColumnReader(section.payload, section.rows)
+        schedule = cls.read(reader, section.rows)
+        reader.end()
+        if any(key.on_conflict in SUPERSEDES for key in schedule.keys):
+            raise EntryRefused("a key that changes its holder stands in a command of another kind")
+        return schedule
+
+    @classmethod
+    def read(cls, reader: ColumnReader, rows: int) -> Schedule:
+        """New messages as a part of a command of `rows` rows. Raises what `unpack` raises."""
         value = reader.map()
         due_ms, size, topic = reader.column(np.int64), reader.column(np.uint32), reader.column(np.uint16)
         tags = reader.column(np.uint64) if filled(value.get("tagged"), bool, "tagged") else np.empty(0, np.uint64)
         blob = reader.bytes(filled(value.get("blob"), int, "blob"))
-        reader.end()
         topics = names(value, "topics")
         _check_records(size, blob)
         check_due(due_ms)
         if len(beyond := topic[topic >= len(topics)]):
             raise EntryRefused(f"topic {int(beyond.max())} of {len(topics)}")
-        keys = tuple(Key.checked(fields, section.rows) for fields in filled(value.get("keys"), list, "keys"))
+        keys = tuple(Key.checked(fields, rows) for fields in filled(value.get("keys"), list, "keys"))
         if len({key.row for key in keys}) != len(keys):
             raise EntryRefused("two keys for one row")
         return cls(topics, due_ms, size, blob, topic, tags, keys, filled(value.get("namespace"), str, "namespace"))

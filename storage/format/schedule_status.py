@@ -16,6 +16,18 @@ KEPT: Final = 3
 """Another message has the key, and the request says `keep`: that message stays, and the answer names it."""
 FAILED: Final = 4
 """The message was not proposed, or its proposal failed. A problem says why. Apply never sets this number."""
-ON_CONFLICT: Final = ("reject", "keep")
-"""The values of a message's field `on_conflict`. In commands index 0 stands for the first, which leads to CONFLICT.
-Index 1 leads to KEPT."""
+REPLACED: Final = 5
+"""Another message had the key, and the request says `replace`: that message is cancelled, and this one was stored."""
+EXTENDED: Final = 6
+"""Another message has the key, and the request says `extend`: that message has another due time now. Nothing else was
+stored, and the answer names that message."""
+ON_CONFLICT: Final = ("reject", "keep", "replace", "extend")
+"""The values of a message's field `on_conflict`. Commands name them by index. The first leads to CONFLICT, the second
+to KEPT, the third to REPLACED, the last to EXTENDED."""
+REJECT: Final = 0
+KEEP: Final = 1
+REPLACE: Final = 2
+EXTEND: Final = 3
+SUPERSEDES: Final = frozenset((REPLACE, EXTEND))
+"""Those that change the holder of the key. They stand in commands of their own
+(replication/command/supersede.py)."""

@@ -10,9 +10,29 @@ from typing import Any
 
 import msgpack
 import numpy as np
+from msgspec import structs
 
-from storage.format.array import I64, U16
-from storage.record.record import Drafts, Record, RecordColumns, encode_records
+from storage.format.array import I64, U16, U32
+from storage.record.record import (
+    EXTENSION_OF_APPLY,
+    Drafts,
+    Record,
+    RecordColumns,
+    decode_records,
+    encode_records,
+    patch,
+)
+
+
+def read_drafts(blob: memoryview | bytes, size: U32) -> list[Record]:
+    """Decode records that are not appended yet. Their ids, topics and creation times are 0. Raises Corrupt if a record
+    is not as `encode_records` writes it."""
+    words, zeros = np.frombuffer(bytearray(blob), np.uint64), np.zeros(len(size), np.int64)
+    starts = patch(
+        words, size, group=0, hour=zeros, global_index=zeros, topic=np.zeros(len(size), np.uint32), created_ms=0
+    )
+    offsets: list[int] = (8 * starts).tolist()
+    return decode_records(words.tobytes(), offsets, "a command", offsets)
 
 
 def drafts_of(records: Sequence[Record]) -> Drafts:
@@ -52,6 +72,24 @@ def redraft(
     if extensions is not None:
         drafts = replace(drafts, extensions=_column([pack_map(extension) for extension in extensions]))
     return encode_records(drafts)
+
+
+def with_content_of(holder: Record, request: Record) -> Record:
+    """The holder's record with the content of a request: all but id, creation time, and what apply keeps in it."""
+    own = {name: value for name, value in holder.extension.items() if name in EXTENSION_OF_APPLY}
+    return structs.replace(
+        holder,
+        priority=request.priority,
+        asked_due_ms=request.asked_due_ms,
+        expiry_ms=request.expiry_ms,
+        tags=request.tags,
+        headers=request.headers,
+        content_type=request.content_type,
+        target=request.target,
+        order_key=request.order_key,
+        extension=request.extension | own,
+        body=request.body,
+    )
 
 
 def pack_map(fields: dict[str, Any]) -> bytes:

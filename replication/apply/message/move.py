@@ -87,6 +87,7 @@ def move(
     extensions: Sequence[dict[str, Any]],
     asked_due_ms: I64 | None = None,
     uncounted: U16 | None = None,
+    tags: U64 | None = None,
     subscription: int = 0,
     heard: npt.NDArray[np.bool_] | None = None,
     sure: npt.NDArray[np.bool_] | None = None,
@@ -96,8 +97,9 @@ def move(
 
     `records` and `extensions` belong to `leaving`, row by row. A message in doubt takes its doubt along. `uncounted` is
     the number of attempts that the retry policy does not count any more. If `asked_due_ms` or `uncounted` is None, that
-    field of the records stays as it is. `heard` is a boolean array: True where the newest hand-over has a known
-    outcome. `sure` is one, too: True for messages that ended before there was a doubt.
+    field of the records stays as it is. `tags` are masks of tags if the records have other tags than before. `heard` is
+    a boolean array: True where the newest hand-over has a known outcome. `sure` is one, too: True for messages that
+    ended before there was a doubt.
     """
     doubted = with_doubt(store, leaving.place, extensions, heard)
     if sure is not None:
@@ -110,7 +112,7 @@ def move(
         due_ms=leaving.due_ms,
         size=again.size,
         topic=units["topic"],
-        tags=units["tags"],
+        tags=units["tags"] if tags is None else tags,
         kind=units["kind"],
         priority=units["priority"],
         attempt=leaving.attempt,

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from replication.apply.apply_notifier import Fresh
 from replication.apply.applying import Applying
+from replication.apply.message.attempt_order import Rows
 from replication.command.entry import Envelope
 from replication.command.schedule import Key, Schedule
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.rows import UNIT_KEYED
-from storage.format.schedule_status import CONFLICT, KEPT, NEW, ON_CONFLICT, REPLAYED
+from storage.format.schedule_status import CONFLICT, KEEP, KEPT, NEW, REPLAYED
 from storage.format.states import UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
@@ -47,37 +47,17 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
     that the client asked for.
     """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
-    numbers, created = _topic_numbers(store, command, envelope)
-    topic = numbers[command.topic]
-    words = np.frombuffer(command.blob, np.uint64)
-    edges = record_edges(command.size)
-    random = words[edges[:-1] + RANDOM_WORD]
+    topic, created = topics_of(store, command, envelope)
+    random = random_of(command)
     due_ms = np.maximum(command.due_ms, floor_ms)
-    tags = command.tags.copy() if len(command.tags) else np.zeros(len(topic), np.uint64)
     status = np.zeros(len(topic), np.uint8)
-    flags = np.zeros(len(topic), np.uint32)
-    rows: npt.NDArray[np.intp] | slice = slice(None)
+    rows: Rows | None = None
     holders: Holders = {}
     if command.keys:
-        flags[[key.row for key in command.keys]] |= UNIT_KEYED
         holders = _holders(store, command, topic, envelope, status)
     if holders:
         rows = np.flatnonzero(status == NEW)
-        words = _gather(words, edges[rows], edges[rows + 1])
-    n = len(topic) - len(holders)
-    batch = UnitBatch(
-        due_ms=due_ms[rows],
-        size=command.size[rows],
-        topic=topic[rows],
-        tags=tags[rows],
-        kind=np.full(n, KIND_MESSAGE, np.uint8),
-        priority=np.zeros(n, np.uint8),
-        attempt=np.zeros(n, np.uint16),
-        flags=flags[rows],
-        records=words.view(np.uint8),
-        created_ms=envelope.now_ms,
-    )
-    fresh = Fresh(store.append(batch), batch.due_ms, batch.topic, batch.tags, batch.priority)
+    fresh = append_rows(applying, command, topic, rows)
     position = fresh.position
     if holders:
         position = np.zeros(len(topic), np.uint64)
@@ -95,9 +75,42 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
     return Scheduled(position, random, due_ms, status)
 
 
-def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
-    """The number of each of the command's topics, and the topics created here. A topic that does not exist is created
-    with default settings.
+def random_of(command: Schedule) -> U64:
+    """The random bits of each row's id, [n]."""
+    words: U64 = np.frombuffer(command.blob, np.uint64)
+    return words[record_edges(command.size)[:-1] + RANDOM_WORD]
+
+
+def append_rows(applying: Applying, command: Schedule, topic: U32, rows: Rows | None) -> Fresh:
+    """Append these rows of the command, or all of them if `rows` is None. `topic` has the topic of each row."""
+    words = np.frombuffer(command.blob, np.uint64)
+    flags = np.zeros(len(topic), np.uint32)
+    if command.keys:
+        flags[[key.row for key in command.keys]] |= UNIT_KEYED
+    tags = command.tags.copy() if len(command.tags) else np.zeros(len(topic), np.uint64)
+    at: Rows | slice = slice(None) if rows is None else rows
+    if rows is not None:
+        edges = record_edges(command.size)
+        words = _gather(words, edges[rows], edges[rows + 1])
+    n = len(topic[at])
+    batch = UnitBatch(
+        due_ms=np.maximum(command.due_ms, applying.dispatched.floor_ms)[at],
+        size=command.size[at],
+        topic=topic[at],
+        tags=tags[at],
+        kind=np.full(n, KIND_MESSAGE, np.uint8),
+        priority=np.zeros(n, np.uint8),
+        attempt=np.zeros(n, np.uint16),
+        flags=flags[at],
+        records=words.view(np.uint8),
+        created_ms=applying.envelope.now_ms,
+    )
+    return Fresh(applying.store.append(batch), batch.due_ms, batch.topic, batch.tags, batch.priority)
+
+
+def topics_of(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
+    """The number of each row's topic, and the topics created here. A topic that does not exist is created with default
+    settings.
     """
     created: list[int] = []
     numbers = np.empty(len(command.topics), np.uint32)
@@ -107,7 +120,7 @@ def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple
             topic = store.catalog.put_topic(name, {}, now_ms=envelope.now_ms, namespace=command.namespace)
             created.append(topic.number)
         numbers[i] = topic.number
-    return numbers, created
+    return numbers[command.topic], created
 
 
 Holders = dict[int, tuple[KeyEntry | None, int | None]]
@@ -150,7 +163,7 @@ def _due_now(store: Store, holder: KeyEntry) -> int:
 def _verdict(key: Key, fingerprint: bytes) -> int:
     if key.fingerprint == fingerprint:
         return REPLAYED
-    return KEPT if ON_CONFLICT[key.on_conflict] == "keep" else CONFLICT
+    return KEPT if key.on_conflict == KEEP else CONFLICT
 
 
 def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:

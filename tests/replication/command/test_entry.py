@@ -20,9 +20,11 @@ from replication.command.operation import BeginOperation, ChangeOperation, Opera
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule
+from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import LEVELS
+from storage.format.position import GONE
 from storage.record.record import Drafts, encode_records
 from storage.tables.operation_row import OperationWish, Point
 
@@ -66,6 +68,21 @@ COMMANDS: list[Command] = [
         np.array([1, 2], np.uint64),
         (Key(1, b"k", b"f" * 16, 1),),
     ),
+    Supersede(
+        Schedule(
+            ("a",),
+            np.array([10, 20], np.int64),
+            RECORDS.size,
+            RECORDS.blob,
+            np.zeros(2, np.uint16),
+            np.empty(0, np.uint64),
+            (Key(0, b"k", b"f" * 16, 2), Key(1, b"l", b"g" * 16, 3)),
+        ),
+        holder=np.array([7, GONE], np.uint64),
+        doubtful=np.array([1, 0], np.uint8),
+        max_wait_ms=np.array([0, 5_000], np.int64),
+        due_only=np.array([0, 1], np.uint8),
+    ),
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
     BeginOperation(
@@ -103,6 +120,9 @@ def same(one: Any, other: Any) -> bool:
                 return False
         elif isinstance(left, bytes | memoryview):
             if bytes(left) != bytes(right):
+                return False
+        elif isinstance(left, Schedule):
+            if not same(left, right):
                 return False
         elif left != right:
             return False
@@ -173,7 +193,7 @@ def test_planned_leases_say_so() -> None:
     assert b"planned" not in entry_of(COMMANDS[4])
 
 
-LATER = RaiseLevel | Promotion | BeginOperation | OperationChunk | ChangeOperation
+LATER = RaiseLevel | Promotion | Supersede | BeginOperation | OperationChunk | ChangeOperation
 """Commands that came after level 1."""
 
 

@@ -77,7 +77,8 @@ def schedule_section(**changes: Any) -> Packed:
         ({"keys": [[0, b"", FINGERPRINT, 0]]}, "a key of 0 bytes"),
         ({"keys": [[0, b"k" * 256, FINGERPRINT, 0]]}, "a key of 256 bytes"),
         ({"keys": [[0, b"k", b"f", 0]]}, "a fingerprint of 1 bytes"),
-        ({"keys": [[0, b"k", FINGERPRINT, 2]]}, "rule 2 of 2"),
+        ({"keys": [[0, b"k", FINGERPRINT, 4]]}, "rule 4 of 4"),
+        ({"keys": [[0, b"k", FINGERPRINT, 2]]}, "a key that changes its holder"),
         ({"keys": [[0, b"k", FINGERPRINT, 0], [0, b"l", FINGERPRINT, 0]]}, "two keys for one row"),
     ],
 )
