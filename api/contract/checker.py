@@ -16,6 +16,7 @@ import msgspec
 
 from api.port.duration import BadDuration, parse_duration, render_duration
 from api.port.timestamp import BadTime, parse_time
+from storage.format.schedule_status import ON_CONFLICT
 
 TOPIC_CHARS_MAX: Final = 127
 TAGS_MAX: Final = 16
@@ -24,7 +25,6 @@ HEADERS_MAX: Final = 32
 HEADER_BYTES_MAX: Final = 4096
 KEY_BYTES_MAX: Final = 128
 CONTENT_TYPE_BYTES_MAX: Final = 128
-ON_CONFLICT: Final = ("reject", "keep")
 LEASE_MIN_MS: Final = 1_000
 LEASE_MAX_MS: Final = 12 * 3_600_000
 
@@ -262,7 +262,7 @@ def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") 
 
 def read_on_conflict(value: object) -> str:
     """Return a choice of ON_CONFLICT: what to do if another request holds the key."""
-    return read_choice(value, ON_CONFLICT, ("replace", "extend"))
+    return read_choice(value, ON_CONFLICT)
 
 
 def read_content_type(value: object) -> str:

@@ -14,7 +14,6 @@ from api.contract.checker import (
     HEADER_BYTES_MAX,
     HEADERS_MAX,
     KEY_BYTES_MAX,
-    ON_CONFLICT,
     TAG_BYTES_MAX,
     TAGS_MAX,
     TOPIC_CHARS_MAX,
@@ -30,12 +29,14 @@ from api.contract.checker import (
     read_tags,
     read_topic,
 )
+from api.contract.extend import EXTEND
 from api.contract.field import BODY, NOT_STORED, PLANNED, Field, MessageFields
 from api.contract.kind import Kind, duration, plain, text, whole
 from api.contract.retry import RETRY
 from api.contract.target import TARGET
 from api.port.duration import render_duration
 from api.port.port import DELAY_LEVELS_MS, Limits
+from storage.format.schedule_status import ON_CONFLICT
 
 #: Content type of opaque bytes that were sent without one.
 OPAQUE: Final = "application/octet-stream"
@@ -184,12 +185,21 @@ MESSAGE: Final = MessageFields(
                 max(map(len, ON_CONFLICT)),
                 {**schema.choice(ON_CONFLICT), "default": ON_CONFLICT[0]},
             ),
-            "What follows where another request has the key: 409, or 200 with that message.",
+            "What follows where another message has the key: 409, 200 with it, or a change of it.",
             "keep",
             _FIRST,
             stored=NOT_STORED,
             fingerprinted=False,
             rare=False,
+        ),
+        Field(
+            "extend",
+            EXTEND,
+            "How `on_conflict: extend` changes the message that has the key.",
+            {"max_wait": "10m", "body": "last"},
+            _FIRST,
+            stored=NOT_STORED,
+            fingerprinted=False,
         ),
         Field(
             "target",

@@ -80,6 +80,17 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 RETRY_DEFAULTS: Final = RetryPolicy(max_attempts=16, min_backoff_ms=1_000, max_backoff_ms=3_600_000, max_age_ms=0)
 
 
+class Extend(msgspec.Struct, frozen=True):
+    """How a message extends the holder of its key. The holder is due at most `max_wait_ms` after its creation. With
+    `due_only` it keeps its content."""
+
+    max_wait_ms: int = 86_400_000
+    due_only: bool = False
+
+
+EXTEND_DEFAULTS: Final = Extend()
+
+
 class MessageIn(msgspec.Struct, frozen=True, gc=False):
     """A message to schedule, parsed and validated.
 
@@ -99,25 +110,38 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     headers: bytes = b""
     key: str | None = None
-    on_conflict: str = "reject"  # reject | keep
+    on_conflict: str = "reject"  # a word of ON_CONFLICT (storage/format/schedule_status.py)
     fingerprint: bytes | None = None
     target: Target | None = None  # without secret; only for topics in push mode
     extension: bytes = b""
+    extend: Extend | None = None  # only if `on_conflict` is extend; None: the defaults
+
+
+class Superseded(msgspec.Struct, frozen=True):
+    """The message that had the key before: now cancelled (REPLACED), or with another due time (EXTENDED). `prior`: see
+    CancelResult. `revision` is that of the message that has the key now."""
+
+    id: str
+    attempts_made: int
+    prior: str
+    revision: int
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
     """The result of each message, in the order given; columns of n rows. A refusal of all messages is raised instead.
 
-    - `ids`: S26; for CONFLICT and KEPT rows the id of the key's holder.
-    - `due_ms`: int64; for REPLAYED and KEPT rows the holder's.
+    - `ids`: S26; for CONFLICT, KEPT and EXTENDED rows the id of the key's holder.
+    - `due_ms`: int64; for REPLAYED, KEPT and EXTENDED rows the holder's.
     - `status`: uint8, see storage/format/schedule_status.py.
     - `problems`: one per FAILED row (e.g. leadership was lost before the second entry of a split batch).
+    - `superseded`: one per REPLACED or EXTENDED row.
     """
 
     ids: npt.NDArray[np.bytes_]
     due_ms: npt.NDArray[np.int64]
     status: npt.NDArray[np.uint8]
     problems: Mapping[int, Problem] = {}
+    superseded: Mapping[int, Superseded] = {}
 
 
 class ScheduledOne(msgspec.Struct, frozen=True):
@@ -126,6 +150,7 @@ class ScheduledOne(msgspec.Struct, frozen=True):
     id: str
     due_ms: int
     status: int
+    superseded: Superseded | None = None
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

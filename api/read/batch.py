@@ -19,13 +19,13 @@ import numpy.typing as npt
 from api.contract.fields import MESSAGE
 from api.contract.object import FAULTS_MAX
 from api.port.loop_turn import Pieces
-from api.port.port import Limits, MessageIn, ScheduleResult
+from api.port.port import Limits, MessageIn, ScheduleResult, Superseded
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import TIME_BLANK, TIME_TEXT, render_time, write_times
 from api.port.traceback import let_go
 from api.read.document import check_utf8
 from api.read.message import ODD, accept, explain
-from storage.format.schedule_status import FAILED, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import FAILED, KEPT, NEW, OUTCOMES, REPLAYED
 
 #: Bytes, or lines that are read or rendered one by one, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024
@@ -237,13 +237,21 @@ def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> 
     """Return the line of a message with another result than new: a replay, a kept key, a conflict or a failure. `plain`
     is the line that a new message would have in its place."""
     status = int(result.status[row])
+    if (superseded := result.superseded.get(row)) is not None:
+        also = {"outcome": OUTCOMES[status], "revision": superseded.revision, "previous": show_previous(superseded)}
+        return plain[:-2] + b"," + msgspec.json.encode(also)[1:] + b"\n"
     if status == REPLAYED:
-        return plain[:-2] + b',"replayed":true}\n'
+        return plain[:-2] + b',"outcome":"replayed","replayed":true}\n'
     if status == KEPT:
-        return plain[:-2] + b',"kept":true}\n'
+        return plain[:-2] + b',"outcome":"kept","kept":true}\n'
     if status == FAILED:
         return _problem_line(number, result.problems[row])
     return _problem_line(number, key_conflict(result.ids[row].decode(), int(result.due_ms[row])))
+
+
+def show_previous(superseded: Superseded) -> dict[str, Any]:
+    """Return what an answer says of the message that had the key."""
+    return {"id": superseded.id, "attempts_made": superseded.attempts_made, "prior": superseded.prior}
 
 
 def key_conflict(holder: str, due_ms: int) -> Problem:
@@ -251,7 +259,7 @@ def key_conflict(holder: str, due_ms: int) -> Problem:
     message, due at `due_ms`."""
     return Problem(
         "key-conflict",
-        f"the key belongs to message {holder}, which was another request; use a new key, or on_conflict keep",
+        f"the key belongs to message {holder}, which was another request; use a new key, or another on_conflict",
         errors=[FieldFault("/key", "held by another request")],
         id=holder,
         due=render_time(due_ms),

@@ -8,7 +8,7 @@ known fields are in `MESSAGE` (api/contract/fields.py).
 A JSON body is kept as the bytes that came, so it is delivered byte for byte.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
@@ -30,6 +30,7 @@ from api.contract.checker import (
     read_tags,
     read_topic_text,
 )
+from api.contract.extend import read_extend
 from api.contract.field import BODY, Field, pack_extension
 from api.contract.fields import MESSAGE, OPAQUE
 from api.contract.object import FAULTS_MAX, Checker, Fields
@@ -38,6 +39,7 @@ from api.port.duration import parse_duration
 from api.port.port import Limits, MessageIn
 from api.read.document import Faults, check_utf8, read_members, split_object
 from api.read.nesting import NESTING_MAX, nests_within
+from storage.format.schedule_status import CHANGING
 
 _FINGERPRINT_OF: Final = b"hourwheel-1"
 #: Levels of a body. Its document has one more.
@@ -87,7 +89,8 @@ def accept(wire: Any, now_ms: int, limits: Limits) -> MessageIn:
         delay_ms = read_delay_level(level, limits.delay_levels_ms, limits.max_delay_ms)
     rare = MESSAGE.rare(wire)
     extended = rare is not UNSET and rare != MESSAGE.none_sent
-    if wire.tags is wire.headers is wire.key is wire.target is wire.on_conflict is UNSET and not extended:
+    unkeyed = wire.key is wire.on_conflict is wire.extend is UNSET
+    if unkeyed and wire.tags is wire.headers is wire.target is UNSET and not extended:
         return MessageIn(topic, body, content_type, due_ms, delay_ms)
     extension = _extension(wire, now_ms, limits) if extended else b""
     return _accept_rest(wire, limits, topic, body, content_type, due_ms, delay_ms, extension)
@@ -108,6 +111,7 @@ def _accept_rest(
     headers = b"" if wire.headers is UNSET else pack_headers(read_headers(wire.headers))
     on_conflict = "reject" if wire.on_conflict is UNSET else read_on_conflict(wire.on_conflict)
     target = None if wire.target is UNSET else read_message_target(wire.target, limits)
+    extend = None if wire.extend is UNSET else read_extend(wire.extend)
     if MESSAGE.clashes and any(_sent(wire, name) and _sent(wire, other) for name, other in MESSAGE.clashes):
         raise Fault("invalid-field", "left to explain")
     key = mark = None
@@ -116,9 +120,19 @@ def _accept_rest(
         # Comes last, when all values in it are known to have the right types and sizes.
         names = MESSAGE.json_covered if type(wire) is MESSAGE.json_message else MESSAGE.opaque_covered
         mark = fingerprint([(name, value) for name in names if (value := getattr(wire, name)) is not UNSET], body)
+    for _ in conflict_faults(on_conflict, has_key=key is not None, has_extend=extend is not None):
+        raise Fault("invalid-field", "left to explain")
     return MessageIn(
-        topic, body, content_type, due_ms, delay_ms, tags, headers, key, on_conflict, mark, target, extension
+        topic, body, content_type, due_ms, delay_ms, tags, headers, key, on_conflict, mark, target, extension, extend
     )
+
+
+def conflict_faults(on_conflict: str, *, has_key: bool, has_extend: bool) -> Iterator[tuple[str, str]]:
+    """Yield the pointer and the detail of each fault among `key`, `on_conflict` and `extend`."""
+    if on_conflict in CHANGING and not has_key:
+        yield "/key", f'key is required with on_conflict "{on_conflict}"'
+    if has_extend and on_conflict != "extend":
+        yield "/extend", 'extend goes with on_conflict "extend"; leave it out'
 
 
 def _sent(wire: Any, name: str) -> bool:
@@ -149,6 +163,10 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
     note_clashes(sent, values, faults)
     if BODY not in sent and "body_base64" not in sent:
         faults.add("invalid-field", f"/{BODY}", MESSAGE.rows[BODY].required)
+    on_conflict = values.get("on_conflict", "reject")
+    if "on_conflict" in values or "on_conflict" not in sent:  # a word that is none was named above
+        for pointer, detail in conflict_faults(on_conflict, has_key="key" in sent, has_extend="extend" in sent):
+            faults.add("invalid-field", pointer, detail)
     faults.raise_any()
     opaque = "body_base64" in values
     body: bytes = values["body_base64"] if opaque else values[BODY]
@@ -162,10 +180,11 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
         tags=values.get("tags", ()),
         headers=pack_headers(values.get("headers", {})),
         key=values.get("key"),
-        on_conflict=values.get("on_conflict", "reject"),
+        on_conflict=on_conflict,
         fingerprint=fingerprint(covered, body) if "key" in sent else None,
         target=values.get("target"),
         extension=pack_extension([name + values[row.name] for row, name in MESSAGE.packed_names if row.name in values]),
+        extend=values.get("extend"),
     )
 
 

@@ -18,11 +18,11 @@ from api.port.message import HistoryEvent, MessageView
 from api.port.port import Limits, MessageIn, ScheduledOne
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
-from api.read.batch import key_conflict, read_batch, render_batch
+from api.read.batch import key_conflict, read_batch, render_batch, show_previous
 from api.read.document import Faults, read_members, split_object
 from api.read.message import due_checkers, note_clashes, parse_message
 from api.routes.ledger import show_message_ledger
-from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, KEPT, NEW, OUTCOMES, REPLACED, REPLAYED
 
 #: Most reads of a message and its ledger until both are of one moment.
 LOOKS: Final = 4
@@ -33,8 +33,8 @@ _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 
 
 async def schedule(exchange: Exchange) -> Answer:
-    """POST /v1/messages: 201 with the message's id; 200 if another message has the key and `on_conflict` is keep; 409
-    if it is reject."""
+    """POST /v1/messages: 201 with the message's id. If another message has the key: 409, 200 with that message, or 201
+    with the message that replaced it."""
     exchange.require_type(_JSON_TYPES)
     if "?" in exchange.target:
         exchange.query(())
@@ -47,15 +47,31 @@ async def schedule(exchange: Exchange) -> Answer:
         if result.status == REPLAYED:
             headers["Idempotency-Replayed"] = "true"
         # The id is base32 and the topic's characters are checked, so both need no escaping.
-        body = f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1}}'
+        body = (
+            f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1'
+            f',"outcome":"{OUTCOMES[result.status]}"}}'
+        )
         return exchange.answer(201, body.encode(), JSON, headers)
     return await _other(exchange, message, result)
 
 
 async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -> Answer:
-    """Answer a single schedule whose key belongs to another request: 409, or 200 with the message of that request."""
+    """Answer a single schedule whose key another message had. It is 409, 200 with that message, or 201 with the one
+    that replaced it."""
     if result.status == CONFLICT:
         raise key_conflict(result.id, result.due_ms)
+    if result.superseded is not None:
+        shape = {
+            "id": result.id,
+            "topic": message.topic,
+            "due": render_time(result.due_ms),
+            "state": "scheduled",
+            "revision": result.superseded.revision,
+            "outcome": OUTCOMES[result.status],
+            "previous": show_previous(result.superseded),
+        }
+        headers = {"Location": f"/v1/messages/{result.id}", "ETag": f'"{result.superseded.revision}"'}
+        return exchange.document(shape, 201 if result.status == REPLACED else 200, headers=headers)
     assert result.status == KEPT
     view = await exchange.port.message(result.id, local=False, principal=exchange.principal)
     shape = {
@@ -64,6 +80,7 @@ async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -
         "due": render_time(view.due_ms),
         "state": view.state,
         "revision": view.revision,
+        "outcome": OUTCOMES[KEPT],
         "kept": True,
     }
     return exchange.document(shape, headers={"Location": f"/v1/messages/{view.id}", "ETag": f'"{view.revision}"'})

@@ -67,7 +67,9 @@ def _encode(request: dict[str, object], body: str | None) -> bytes:
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="delivered with it")
 @click.option("--key", help="makes the request safe to send again")
-@click.option("--on-conflict", help="when the key is held by another request: reject, keep")
+@click.option("--on-conflict", help="when another message has the key: reject, keep, replace, extend")
+@click.option("--max-wait", type=Duration(), help="with extend: due at most so long after it was first scheduled")
+@click.option("--extend-body", help="with extend: last (of this request) or first (unchanged)")
 @target_options
 @retry_options
 @client_options
@@ -94,12 +96,18 @@ def command(
     for name, fields in (("target", target_fields(options)), ("retry", retry_fields(options))):
         if fields:
             request[name] = fields
+    extend = {name: options[option] for name, option in (("max_wait", "max_wait"), ("body", "extend_body"))}
+    if any(value is not None for value in extend.values()):
+        request["extend"] = {name: value for name, value in extend.items() if value is not None}
     sent = _encode(request, body)
-    answer = Connection(url, timeout).call("POST", "/v1/messages", sent, keyed=options["key"] is not None)
+    again = options["key"] is not None and options["on_conflict"] not in ("replace", "extend")  # a new wish each time
+    answer = Connection(url, timeout).call("POST", "/v1/messages", sent, keyed=again)
     document = answer.document
     replayed = answer.headers.get("idempotency-replayed") == "true"
     if output == "json":
         show_json(document | {"replayed": True} if replayed else document)
         return
-    rows = [(name, document.get(name)) for name in ("id", "topic", "due", "state")]
+    rows = [(name, document.get(name)) for name in ("id", "topic", "due", "state", "outcome")]
+    if "previous" in document:
+        rows.append(("previous", document["previous"]["id"]))
     show_fields(rows + ([("replayed", "yes: this key was answered before")] if replayed else []))

@@ -40,6 +40,7 @@ from node.ledger.own_log import HandOverRecords
 from node.message.change import MessageChange
 from node.message.dead_letter import DeadLetters
 from node.message.message_list import MessageList
+from node.message.message_writer import MessageWriter
 from node.message.topic import view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.topic_put import another_revision, put_topic, topic_named
@@ -66,7 +67,7 @@ from node.port.message_port import (
 from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked, PullAsked, Settled, stays
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
 from node.pull.settling import Settling
-from node.write.schedule import WriteLimits, schedule_messages, schedule_one
+from node.write.schedule import WriteLimits
 from replication.apply.topic import MISMATCH
 from storage.tables.topic import Topic
 
@@ -78,9 +79,13 @@ class GroupService(ClusterService):
         super().__init__(parts)
         self.number, self.window = parts.store.group, parts.leadership.window
         self._status_feed = status_feed
-        self._write_limits = WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms)
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
+        self._writing = MessageWriter(
+            parts.store, parts.proposer, parts.clock, parts.levels.require,
+            WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms),
+            self._changes, self._leadership.require,
+        )  # fmt: skip
         self._settling = Settling(
             parts.store, parts.clock, parts.entropy, parts.proposer, delivery_log=parts.delivery_log,
             topic_metrics=parts.topic_metrics, counters=parts.counters, reserve=parts.reserve, life=parts.life,
@@ -119,25 +124,20 @@ class GroupService(ClusterService):
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """See MessagePort."""
         await self._leadership.sure()
-        parts = self._parts
-        parts.reserve.check()
-        return await schedule_messages(parts.store, parts.proposer, self._write_limits, parts.clock, messages)
+        self._parts.reserve.check()
+        return await self._writing.many(messages)
 
     async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
         """See MessagePort."""
         await self._leadership.sure()
-        parts = self._parts
-        parts.reserve.check()
-        return await schedule_one(parts.store, parts.proposer, self._write_limits, parts.clock, message)
+        self._parts.reserve.check()
+        return await self._writing.one(message)
 
     async def schedule_each(self, draft: Draft) -> Scheduled:
         """See MessagePort."""
         await self._leadership.sure()
-        parts = self._parts
-        parts.reserve.check()
-        return await schedule_messages(
-            parts.store, parts.proposer, self._write_limits, parts.clock, draft, requests=len(draft)
-        )
+        self._parts.reserve.check()
+        return await self._writing.many(draft, requests=len(draft))
 
     @reads_files
     async def message(self, asked: MessageAsked) -> MessageView:

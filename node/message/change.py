@@ -64,7 +64,7 @@ class MessageChange:
         result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
-        raise await self._refusal(result, id, if_match)
+        raise await self.refusal(result, id, if_match)
 
     async def reschedule(
         self,
@@ -100,9 +100,9 @@ class MessageChange:
         if result == RESCHEDULED:
             topic = self._store.catalog.topic_by_number(found.record.topic)
             return RescheduleResult(id.upper(), topic.name if topic else "", new_due_ms, revision)
-        raise await self._refusal(result, id, if_match)
+        raise await self.refusal(result, id, if_match)
 
-    async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
+    async def refusal(self, result: int, id: str, if_match: int | None = None) -> Problem:
         """The Problem that says why the command left the message as it is, made from its present state and history."""
         store = self._store
         if result == UNKNOWN:

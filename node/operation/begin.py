@@ -30,7 +30,7 @@ from node.message.count import Counting
 from node.message.topic_put import topic_named
 from node.operation.finder import FOUND_ROWS, Finder
 from node.operation.reason import code_of
-from node.operation.view import find_operation, id_of, kept, number_of, unknown_operation, view_operation, wish_fields
+from node.operation.view import find_operation, kept, number_of, unknown_operation, view_operation, wish_fields
 from node.port.failure_code import REASONS
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
@@ -63,6 +63,7 @@ from storage.tables.operation_row import (
     OperationRow,
     OperationWish,
     Progress,
+    id_of,
 )
 from storage.tables.registry import OPERATIONS
 from storage.tables.running_set import RunningSet

@@ -11,15 +11,10 @@ from api.port.problem import Problem
 from api.port.queries import OperationView, Wish
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.store import Store
-from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation, OperationWish
+from storage.tables.operation_row import DONE, KEPT_MS, STATE_WORDS, Operation, OperationWish, id_of
 from storage.tables.registry import OPERATIONS
 
 _ID: Final = re.compile(r"op-([1-9][0-9]{0,18})")
-
-
-def id_of(number: int) -> str:
-    """The id of an operation."""
-    return f"op-{number}"
 
 
 def number_of(id: str) -> int:

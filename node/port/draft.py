@@ -20,8 +20,8 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from api.port.message import Target
-from api.port.port import MessageIn
-from node.port.plain import U32, BadColumns, Plain
+from api.port.port import EXTEND_DEFAULTS, MessageIn
+from node.port.plain import U32, BadColumns, Ms, Plain
 from storage.format.array import I64, U64
 from storage.format.predicate import tags_mask
 from storage.format.schedule_status import ON_CONFLICT
@@ -44,12 +44,15 @@ _extensions = attrgetter("extension")
 
 
 class DraftKey(Plain, frozen=True):
-    """The idempotency key of the message in row `row`. `on_conflict` is an index into ON_CONFLICT."""
+    """The idempotency key of the message in row `row`. `on_conflict` is an index into ON_CONFLICT. `max_wait_ms` and
+    `due_only` are those of an extend (replication/command/supersede.py)."""
 
     row: U32
     key: Annotated[bytes, Meta(min_length=1, max_length=255)]
     fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
     on_conflict: Annotated[int, Meta(ge=0, lt=len(ON_CONFLICT))]
+    max_wait_ms: Ms = 0
+    due_only: bool = False
 
 
 class Draft(Plain, frozen=True):
@@ -228,7 +231,7 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
         tags=tags.tobytes(),
         fields=fields.tobytes() if fields.any() else b"",
         targeted=targeted.tobytes() if targeted.any() else b"",
-        keys=tuple(DraftKey(*key) for key in keys_of(messages)),
+        keys=draft_keys(messages),
     )
 
 
@@ -256,7 +259,7 @@ def _draft_of_one(message: MessageIn) -> Draft:
         tags_mask(tags).to_bytes(8, "little") if tags else b"",
         fields.to_bytes(2, "little") if fields else b"",
         b"" if m.target is None else _TARGETED,
-        () if m.key is None else tuple(DraftKey(*key) for key in keys_of((m,))),
+        () if m.key is None else draft_keys((m,)),
     )
 
 
@@ -278,6 +281,13 @@ def keys_of(messages: Sequence[MessageIn]) -> list[tuple[int, bytes, bytes, int]
         for row, m in enumerate(messages)
         if m.key is not None
     ]
+
+
+def draft_keys(messages: Sequence[MessageIn]) -> tuple[DraftKey, ...]:
+    """Return the keys of the messages, with what an extend says."""
+    keys = keys_of(messages)
+    extends = [messages[row].extend or EXTEND_DEFAULTS for row, *_ in keys]
+    return tuple(DraftKey(*key, each.max_wait_ms, each.due_only) for key, each in zip(keys, extends, strict=True))
 
 
 def _any_key(messages: Sequence[MessageIn]) -> bool:

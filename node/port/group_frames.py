@@ -29,8 +29,9 @@ from node.port.trust_window import TrustWindow
 
 _log = logging.getLogger("hourwheel.calls")
 
-VERSIONS: Final = (1, 1)
-"""Oldest and newest version of what crosses between nodes that this build reads."""
+VERSIONS: Final = (2, 2)
+"""Oldest and newest version of what crosses between nodes that this build reads. Version 2 has what operations, lists
+and keys that change their holders need. A node passes requests on as HTTP to a node of another version."""
 
 
 class Nothing(Plain, frozen=True):

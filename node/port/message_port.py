@@ -28,16 +28,28 @@ from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
 
 
+class Superseded(Plain, frozen=True):
+    """The message that had the key of a REPLACED or EXTENDED row. `attempts` are its hand-overs, and `prior` says what
+    is known of them: 0 none, 1 known, 2 unknown. `revision` is that of the message that has the key now."""
+
+    position: U64
+    random: U64
+    attempts: Count
+    prior: U16
+    revision: Count
+
+
 class Scheduled(Plain, frozen=True):
-    """The results of n messages, in the order in which they were given, as little endian columns. A CONFLICT or KEPT
-    row has the position, random bits and due time of the message that holds the key. A FAILED row has zeros, and
-    `refused` has its refusal, by row."""
+    """The results of n messages, in the order in which they were given, as little endian columns. A CONFLICT, KEPT or
+    EXTENDED row has the position, random bits and due time of the message that holds the key. A FAILED row has zeros,
+    and `refused` has its refusal, by row. `before` is there for REPLACED and EXTENDED rows."""
 
     position: bytes  # n * u64
     random: bytes  # n * u64
     due_ms: bytes  # n * i64
     status: bytes  # n * u8, storage/format/schedule_status.py
     refused: dict[Count, Refusal] = msgspec.field(default_factory=dict)
+    before: dict[Count, Superseded] = msgspec.field(default_factory=dict)
 
 
 class ScheduledRow(Plain, frozen=True):
@@ -47,6 +59,7 @@ class ScheduledRow(Plain, frozen=True):
     random: U64
     due_ms: Ms
     status: U16
+    before: Superseded | None = None
 
 
 class MessageAsked(Plain, frozen=True):

@@ -52,7 +52,7 @@ class Queue(Protocol):
         commands was proposed."""
 
 
-class _Futures(Generic[T, R]):
+class WaitingQueue(Generic[T, R]):
     """Commands, or orders for commands, that wait in the order in which they came. Each has the future of its caller's
     result."""
 
@@ -80,7 +80,7 @@ class _Futures(Generic[T, R]):
 HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
 
 
-class HandOverQueue(_Futures[HandOvers, U8]):
+class HandOverQueue(WaitingQueue[HandOvers, U8]):
     """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extends.
 
     The requests that have waited longest are joined into one command that weighs at most `weight_max`. A heavier
@@ -106,7 +106,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
 
     def take(self, now_ms: int) -> list[Section]:
         """Return a section of the requests that have waited longest. Empty if none waits."""
-        count = _fitting(self._weights, self._weight_max)
+        count = fitting(self._weights, self._weight_max)
         del self._weights[:count]
         if not count:
             return []
@@ -122,7 +122,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
         return [(_join([command for command, _ in taken]).pack(), give)]
 
 
-def _fitting(weights: Sequence[int], most: int) -> int:
+def fitting(weights: Sequence[int], most: int) -> int:
     """How many weights, from the first on, are at most `most` together. 1 if the first weight alone is greater."""
     total = 0
     for count, weight in enumerate(weights):
@@ -179,7 +179,7 @@ class RescheduleOrder:
         return max(now_ms, self.due_ms if self.due_ms is not None else now_ms + (self.delay_ms or 0))
 
 
-class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
+class CancelQueue(WaitingQueue[CancelOrder, tuple[int, int, int]]):
     """Cancels that wait. Each result is a row of Cancelled (replication/apply/message/settle.py): (result, attempts,
     prior). `prior` says what is known of hand-overs before the cancel."""
 
@@ -188,7 +188,7 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
         name different revisions of the same message (MOVE_AGAIN_WEIGHT)."""
         if not self._waiting:
             return []
-        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
+        taken = self._take(fitting(list(self._weights()), ENTRY_MOVES_MAX))
         command = Cancel(
             np.array([order.home for order, _ in taken], np.uint64),
             np.array([order.doubtful for order, _ in taken], np.uint8),
@@ -212,7 +212,7 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
             seen.add(order.revision)
 
 
-class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
+class RescheduleQueue(WaitingQueue[RescheduleOrder, tuple[int, int, int]]):
     """Reschedules that wait. Each result is (result, due_ms, revision) of Rescheduled in
     replication/apply/message/move.py."""
 
@@ -220,7 +220,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
         """Return a Reschedule of the requests that have waited longest, as many as ENTRY_MOVES_MAX allows."""
         if not self._waiting:
             return []
-        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
+        taken = self._take(fitting(list(self._weights()), ENTRY_MOVES_MAX))
         command = Reschedule(
             home=np.array([order.home for order, _ in taken], np.uint64),
             due_ms=np.array([order.due_at(now_ms) for order, _ in taken], np.int64),
@@ -244,7 +244,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
             homes.add(order.home)
 
 
-class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
+class DropQueue(WaitingQueue[Callable[[], DropTopic | None], int | None]):
     """Topics to delete. Each is a function that is called when the entry is put together. It returns the command, or
     None if nothing may be deleted. Then the result is None."""
 
@@ -260,14 +260,14 @@ class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
         return sections
 
 
-class SingleQueue(_Futures[Packed, Any]):
+class SingleQueue(WaitingQueue[Packed, Any]):
     """Commands that are sections of their own and are not joined with others. They are about topics, members, unlinked
     hours and dispatch, or the Genesis."""
 
     def take(self, now_ms: int) -> list[Section]:
         """Return the commands that have waited longest, as many as an entry has room for, each as a section."""
         sizes = [payload_bytes(packed) for packed, _ in self._waiting]
-        return [(packed, _giver(future)) for packed, future in self._take(_fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
+        return [(packed, _giver(future)) for packed, future in self._take(fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
 
 
 def payload_bytes(packed: Packed) -> int:

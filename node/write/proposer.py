@@ -44,6 +44,8 @@ from node.write.command_queues import (
 )
 from node.write.leader_commands import LeaderCommands
 from node.write.message_queue import MessageQueue, Part
+from node.write.supersede_queue import Outcome as Superseded
+from node.write.supersede_queue import SupersedeOrder, SupersedeQueue
 from replication.apply.machine import Applied
 from replication.apply.topic import TopicPut
 from replication.command.entry import Command, encode_entry
@@ -107,6 +109,7 @@ class Proposer:
         self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)
         self._cancels = CancelQueue()
         self._reschedules = RescheduleQueue()
+        self._supersedes = SupersedeQueue(entropy)
         self._drops = DropQueue()
         self._singles = SingleQueue()
         self._queues: tuple[Queue, ...] = (
@@ -115,6 +118,7 @@ class Proposer:
             self._extends,
             self._cancels,
             self._reschedules,
+            self._supersedes,
             self._drops,
             self._singles,
             self._messages,
@@ -192,6 +196,13 @@ class Proposer:
         """Give a message another due time. The result is (result, due_ms, revision) of Rescheduled
         (replication/apply/message/move.py). Returns a future for the reason that `cancel` does."""
         future = self._reschedules.add(order)
+        self.kick()
+        return future
+
+    def supersede(self, order: SupersedeOrder) -> asyncio.Future[Superseded]:
+        """Let a message replace the holder of its key, or extend it. Returns a future for the reason that `cancel`
+        does. Raises `over-limit` if too many wait."""
+        future = self._supersedes.add(order)
         self.kick()
         return future
 

@@ -1,4 +1,4 @@
-"""Hands new messages to the proposer. Before that it refuses messages for reasons that only the leader knows, and
+"""Hands new messages to the proposer. Superseded that it refuses messages for reasons that only the leader knows, and
 afterwards it makes the answer.
 
 A message must have somewhere to go, which depends on its topic's settings. The leader has those, so it checks that here
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from api.port.port import MessageIn
 from api.port.problem import FieldFault, Problem
 from node.port.draft import TO_COME, Draft, check_draft, rows_of
-from node.port.message_port import Scheduled, ScheduledRow
+from node.port.message_port import Scheduled, ScheduledRow, Superseded
 from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
 from node.write.command_queues import problem_of
@@ -26,6 +26,7 @@ from node.write.proposer import Proposer
 from storage.format.schedule_status import FAILED
 from storage.store import Store
 
+_NOTHING: Final = ScheduledRow(0, 0, 0, FAILED)
 _topics = attrgetter("topic")
 _targets = attrgetter("target")
 _to_come = attrgetter(*TO_COME)
@@ -70,6 +71,29 @@ async def schedule_messages(
     left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
     found = _whole(await proposer.schedule(left, min(requests, len(rows))), len(rows))
     return _spread(found, rows, len(messages), problems)
+
+
+def check_draft_of_one(store: Store, draft: Draft, limits: WriteLimits, clock: NodeClock) -> None:
+    """Raise the refusal of a draft's only message, if it is refused for a reason that only the leader knows. Raises
+    BadColumns for a draft that is not well formed."""
+    for problem in _problems(store, draft, limits, clock).values():
+        raise problem
+
+
+def join_rows(rows: Sequence[ScheduledRow | Refusal]) -> Scheduled:
+    """Join the results of a batch that was written message by message."""
+    columns = [bytearray() for _ in range(3)]
+    status, refused, before = bytearray(), dict[int, Refusal](), dict[int, Superseded]()
+    for at, row in enumerate(rows):
+        if isinstance(row, Refusal):
+            refused[at], row = row, _NOTHING
+        elif row.before is not None:
+            before[at] = row.before
+        for column, value in zip(columns, (row.position, row.random, row.due_ms), strict=True):
+            column += value.to_bytes(8, "little")
+        status.append(row.status)
+    position, random, due_ms = map(bytes, columns)
+    return Scheduled(position, random, due_ms, bytes(status), refused, before)
 
 
 def _problems(

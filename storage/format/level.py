@@ -30,7 +30,7 @@ NEEDS: Final = {
     "operations": 4,  # many messages are cancelled at once, by a set that is fixed at one entry
     "pause-times": 4,  # a topic says since when it is paused, and when it was resumed last
     "receipt-namespace": 2,  # receipts carry group and namespace
-    "supersede": 4,  # a new message replaces the holder of its key, or gives it another due time
+    "supersede": 4,  # a new message changes its key's holder
     "term-mark": 3,  # the beginning of a term in a delivery log names the machine's run and the term before
 }
 """The level from which each feature exists. A new feature gets a line here and asks `has`. No other code compares

@@ -21,6 +21,8 @@ REPLACED: Final = 5
 EXTENDED: Final = 6
 """Another message has the key, and the request says `extend`: that message has another due time now. Nothing else was
 stored, and the answer names that message."""
+OUTCOMES: Final = {NEW: "created", REPLAYED: "replayed", KEPT: "kept", REPLACED: "replaced", EXTENDED: "extended"}
+"""The words of answers. A line of a batch leaves `created` out."""
 ON_CONFLICT: Final = ("reject", "keep", "replace", "extend")
 """The values of a message's field `on_conflict`. Commands name them by index. The first leads to CONFLICT, the second
 to KEPT, the third to REPLACED, the last to EXTENDED."""
@@ -31,3 +33,5 @@ EXTEND: Final = 3
 SUPERSEDES: Final = frozenset((REPLACE, EXTEND))
 """Those that change the holder of the key. They stand in commands of their own
 (replication/command/supersede.py)."""
+CHANGING: Final = frozenset(ON_CONFLICT[rule] for rule in SUPERSEDES)
+"""The same as words."""

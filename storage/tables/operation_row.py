@@ -43,6 +43,11 @@ PAUSE_MAX_MS: Final = 86_400_000
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
+def id_of(number: int) -> str:
+    """The id of an operation."""
+    return f"op-{number}"
+
+
 class Point(NamedTuple):
     """A point in the order of an operation's work. For a cancel `due_ms` is always 0."""
 

@@ -28,13 +28,14 @@ from api.port.port import (
     RetryPolicy,
     ScheduledOne,
     ScheduleResult,
+    Superseded,
     TopicChange,
     TopicView,
 )
 from api.port.problem import Problem
 from api.port.queries import ListQuery
 from api.port.timestamp import render_time
-from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, KEPT, NEW, REPLACED, REPLAYED
 from tests.api.contract.added import extension_of
 from tests.api.memory_queries import Held, MemoryQueries
 
@@ -85,7 +86,8 @@ class MemoryPort(MemoryQueries):
         result = await self.schedule((message,), principal)
         if result.status[0] == FAILED:
             raise result.problems[0]
-        return ScheduledOne(result.ids[0].decode(), int(result.due_ms[0]), int(result.status[0]))
+        one = result.ids[0].decode(), int(result.due_ms[0]), int(result.status[0])
+        return ScheduledOne(*one, result.superseded.get(0))
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         self.principals.append(principal)
@@ -95,22 +97,36 @@ class MemoryPort(MemoryQueries):
         if self.raises is not None:
             raise self.raises
         ids, dues, statuses = [], [], []
+        superseded: dict[int, Superseded] = {}
         for row, message in enumerate(messages):
+            before = self.keys.get((message.topic, message.key)) if message.key is not None else None
             held, status = self._keep(message)
+            if status in (REPLACED, EXTENDED) and before is not None:
+                superseded[row] = Superseded(before[0], 0, "none", held.revision)
             ids.append(held.id)
             dues.append(held.due_ms)
             statuses.append(FAILED if row in self.fails else status)
         self.arrived.set()
         return ScheduleResult(
-            np.array(ids, "S26"), np.array(dues, np.int64), np.array(statuses, np.uint8), dict(self.fails)
+            np.array(ids, "S26"), np.array(dues, np.int64), np.array(statuses, np.uint8), dict(self.fails), superseded
         )
 
     def _keep(self, message: MessageIn) -> tuple[Held, int]:
         if message.key is not None and (message.topic, message.key) in self.keys:
             id_text, mark = self.keys[message.topic, message.key]
+            if message.on_conflict == "extend":
+                held = self.held[id_text]
+                held.due_ms, held.revision = self.clock_ms + (message.delay_ms or 0), held.revision + 1
+                return held, EXTENDED
+            if message.on_conflict == "replace":
+                self.held[id_text].state = "cancelled"
+                return self._put(message), REPLACED
             if mark == message.fingerprint:
                 return self.held[id_text], REPLAYED
             return self.held[id_text], KEPT if message.on_conflict == "keep" else CONFLICT
+        return self._put(message), NEW
+
+    def _put(self, message: MessageIn) -> Held:
         due_ms = self.clock_ms + (message.delay_ms or 0)
         if message.due_ms is not None:
             due_ms = max(self.clock_ms, message.due_ms)
@@ -120,7 +136,7 @@ class MemoryPort(MemoryQueries):
             assert message.fingerprint is not None
             assert len(message.fingerprint) == 16
             self.keys[message.topic, message.key] = (held.id, message.fingerprint)
-        return held, NEW
+        return held
 
     def _find(self, id_text: str) -> Held:
         held = self.held.get(id_text)

@@ -12,6 +12,7 @@ from api.contract.resource.ledger import LEDGER_OF_MESSAGE
 from api.contract.schema import Schema
 from api.contract.shape import Shape, array, nullable
 from api.port.queries import STATES
+from storage.format.schedule_status import OUTCOMES
 
 _ID: Final = "2000F6ZY000000004M16D0WDR1"
 _DUE: Final = "2026-11-21T14:35:27.263Z"
@@ -50,17 +51,30 @@ _DUE_TIME: Final = Shape(
     rules={"minProperties": 1, "maxProperties": 1},
 )
 _KEPT: Final = schema.said(schema.FLAG, "true: another request has the key; this is its message.")
+_OUTCOME: Final = schema.said(
+    schema.choice(tuple(OUTCOMES.values())), "What became of the request, and of the message that had the key."
+)
+_PREVIOUS: Final = Shape(
+    "Previous",
+    {
+        "id": schema.said(schema.ID, "Its id."),
+        "attempts_made": schema.said(schema.COUNT, "How many attempts are on record."),
+        "prior": schema.said(schema.choice(("none", "known", "unknown")), "What that number is worth."),
+    },
+    "The message that had the key: cancelled now (`replaced`), or due at another time (`extended`).",
+)
+_MOVED: Final[dict[str, Schema | Shape]] = {
+    "id": schema.ID,
+    "topic": schema.NAMED,
+    "due": schema.DUE,
+    "state": STATE,
+    "revision": schema.REVISION,
+}
+_RESCHEDULED: Final = Shape("Rescheduled", _MOVED)
 _SCHEDULED: Final = Shape(
     "Scheduled",
-    {
-        "id": schema.ID,
-        "topic": schema.NAMED,
-        "due": schema.DUE,
-        "state": STATE,
-        "revision": schema.REVISION,
-        "kept": _KEPT,
-    },
-    optional=("kept",),
+    {**_MOVED, "outcome": _OUTCOME, "kept": _KEPT, "previous": _PREVIOUS},
+    optional=("kept", "previous"),
 )
 _LINE: Final = Shape(
     "BatchResult",
@@ -68,12 +82,15 @@ _LINE: Final = Shape(
         "line": schema.said(schema.COUNT, "The number of the line, from 1."),
         "id": schema.ID,
         "due": schema.DUE,
+        "outcome": _OUTCOME,
+        "revision": schema.REVISION,
+        "previous": _PREVIOUS,
         "replayed": schema.said(schema.FLAG, "true: this request came before, and this is its answer."),
         "kept": _KEPT,
         "error": PROBLEM,
     },
-    "Of one line of the request: an id, or an error.",
-    optional=("id", "due", "replayed", "kept", "error"),
+    "Of one line of the request: an id, or an error. `outcome` is left out where it is `created`.",
+    optional=("id", "due", "outcome", "revision", "previous", "replayed", "kept", "error"),
 )
 _EVENT: Final = Shape(
     "Event",
@@ -169,7 +186,24 @@ _CANCELLED: Final = Shape(
     },
 )
 _PLACE: Final = {"Location": "Where the message can be looked up.", **REVISION}
+_DIGEST: Final = {
+    "topic": "digests",
+    "body": {"user": 7},
+    "delay": "10m",
+    "key": "user-7",
+    "on_conflict": "extend",
+    "extend": {"max_wait": "1h", "body": "last"},
+}
 _OPEN: Final = ("unknown-message", "leased", "already-settled", "revision-mismatch")
+
+_DIGEST_ID: Final = "2000F6ZY00000006XVQ1N0S2AB"
+_BEFORE: Final = {"id": _DIGEST_ID, "attempts_made": 0, "prior": "none"}
+
+
+def _answer(id: str, topic: str, outcome: str, *, revision: int = 1, **also: Any) -> dict[str, Any]:
+    place = {"id": id, "topic": topic, "due": _DUE, "state": "scheduled", "revision": revision}
+    return {**place, "outcome": outcome, **also}
+
 
 SCHEDULE: Final = Operation(
     "scheduleMessage",
@@ -180,36 +214,57 @@ SCHEDULE: Final = Operation(
             "The message is on disk on a majority. A request that came before gets its answer again.",
             headers={**_PLACE, "Idempotency-Replayed": "`true`: this request came before."},
         ),
-        200: Answered(_SCHEDULED, "Another request has the key, and `on_conflict` is `keep`.", headers=_PLACE),
+        200: Answered(_SCHEDULED, "The message that has the key, kept (`keep`) or changed (`extend`).", headers=_PLACE),
     },
     request=NEW_MESSAGE,
-    errors=("key-conflict", "beyond-max-delay", "over-limit", "disk-full"),
+    errors=("key-conflict", "leased", "in-progress", "beyond-max-delay", "over-limit", "disk-full"),
     examples=(
         Example(
             "delayed",
             "/v1/messages",
-            {"id": _ID, "topic": "orders", "due": _DUE, "state": "scheduled", "revision": 1},
+            _answer(_ID, "orders", "created"),
             201,
             {"topic": "orders", "body": {"id": 7}, "delay": "30m", "tags": ["eu", "vip"], "key": "order-7"},
         ),
         Example(
             "kept",
             "/v1/messages",
-            {"id": _ID, "topic": "orders", "due": _DUE, "state": "scheduled", "revision": 1, "kept": True},
+            _answer(_ID, "orders", "kept", kept=True),
             200,
             {"topic": "orders", "body": {"id": 8}, "key": "order-7", "on_conflict": "keep"},
         ),
         Example(
+            "debounced",
+            "/v1/messages",
+            _answer(_DIGEST_ID, "digests", "created"),
+            201,
+            _DIGEST,
+        ),
+        Example(
+            "extended",
+            "/v1/messages",
+            _answer(_DIGEST_ID, "digests", "extended", revision=2, previous=_BEFORE),
+            200,
+            _DIGEST,
+        ),
+        Example(
+            "replaced",
+            "/v1/messages",
+            _answer("2000F6ZY00000008Z7MBCV3T4E", "digests", "replaced", previous=_BEFORE),
+            201,
+            {"topic": "digests", "body": {"user": 7}, "delay": "1h", "key": "user-7", "on_conflict": "replace"},
+        ),
+        Example(
             "bytes",
             "/v1/messages",
-            {"id": "2000F6ZY00000002JQRS7RYRK7", "topic": "jobs", "due": _DUE, "state": "scheduled", "revision": 1},
+            _answer("2000F6ZY00000002JQRS7RYRK7", "jobs", "created"),
             201,
             {"topic": "jobs", "body_base64": "AAEC", "content_type": "image/png", "retry": {"max_attempts": 3}},
         ),
         Example(
             "at-once",
             "/v1/messages",
-            {"id": "2000F6ZY00000004T9ZP8YDR6Q", "topic": "payments", "due": _DUE, "state": "scheduled", "revision": 1},
+            _answer("2000F6ZY00000004T9ZP8YDR6Q", "payments", "created"),
             201,
             {"topic": "payments", "body": {"eur": 5}, "tags": ["eu"]},
             turn=1,
@@ -302,7 +357,7 @@ LOOK_UP: Final = Operation(
 RESCHEDULE: Final = Operation(
     "rescheduleMessage",
     "Give a message another due time",
-    ok(_SCHEDULED, "No delivery starts before the new due time.", **REVISION),
+    ok(_RESCHEDULED, "No delivery starts before the new due time.", **REVISION),
     parameters=(IF_MATCH,),
     request=_DUE_TIME,
     errors=(*_OPEN, "beyond-max-delay", "over-limit"),

@@ -38,6 +38,7 @@ _ACCEPTED: list[tuple[Callable[[Any], Any], Any]] = [
     (read_key, "é" * 64),
     (read_on_conflict, "reject"),
     (read_on_conflict, "keep"),
+    (read_on_conflict, "extend"),
     (read_content_type, "image/png"),
     (read_content_type, "text/plain; charset=utf-8"),
 ]
@@ -85,7 +86,6 @@ _REFUSED: list[tuple[Callable[[Any], Any], Any, str]] = [
     (read_key, "a\x00", "control"),
     (read_key, 5, "string"),
     (read_on_conflict, "merge", "reject, keep, replace, extend"),
-    (read_on_conflict, "replace", "not supported yet"),
     (read_on_conflict, 1, "one of"),
     (read_content_type, "png", "media type"),
     (read_content_type, "a/b\r\nX: y", "media type"),

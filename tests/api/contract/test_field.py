@@ -93,12 +93,12 @@ def test_an_extension_has_room_for_so_many_fields() -> None:
 
 def test_what_is_made_from_the_rows_of_this_build() -> None:
     """The order of fields is the decoder's pace, that of names a hint for people; fingerprints are of the format."""
-    rest = ("delay", "deliver_at", "tags", "headers", "key", "on_conflict", "delay_level", "target", "retry")
+    rest = ("delay", "deliver_at", "tags", "headers", "key", "on_conflict", "delay_level", "extend", "target", "retry")
     assert MESSAGE.json_message.__struct_fields__ == ("topic", "body", *rest)
     assert MESSAGE.opaque_message.__struct_fields__ == ("topic", "body_base64", "content_type", *rest)
     assert [row.name for row in MESSAGE.served] == [
         *("topic", "body", "body_base64", "content_type", "delay", "deliver_at", "delay_level"),
-        *("tags", "headers", "key", "on_conflict", "target", "retry"),
+        *("tags", "headers", "key", "on_conflict", "extend", "target", "retry"),
     ]
     assert MESSAGE.planned == ("order_key", "priority", "expire_after")
     assert MESSAGE.json_covered == (

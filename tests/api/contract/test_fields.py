@@ -24,7 +24,8 @@ def _names(rows: list[Field]) -> list[str]:
 def smallest(row: Field) -> dict[str, Any]:
     """The smallest message with that field, each with the example of its row."""
     body = "body_base64" if BODY in row.clash else BODY
-    return {name: MESSAGE.rows[name].example for name in dict.fromkeys(("topic", body, row.name))}
+    found = {name: MESSAGE.rows[name].example for name in dict.fromkeys(("topic", body, row.name))}
+    return found | {"key": "k", "on_conflict": "extend"} if row.name == "extend" else found
 
 
 def _read(message: dict[str, Any]) -> MessageIn:
@@ -51,9 +52,9 @@ def test_a_row_is_for_people(row: Field) -> None:
 
 
 @pytest.mark.parametrize("row", _SERVED, ids=_names(_SERVED))
-def test_the_fingerprint_covers_every_field_but_two(row: Field) -> None:
-    """One that it forgot would make two different requests one replay. The key is what they share, and `on_conflict`
-    says what happens when they do not."""
+def test_the_fingerprint_covers_every_field_but_three(row: Field) -> None:
+    """One that it forgot would make two different requests one replay. The key is what they share. `on_conflict` and
+    `extend` say what happens when they do not."""
     sent = {**smallest(row), "key": "k"}
     other = {name: value for name, value in sent.items() if name != row.name}
     if row.name == "topic":
@@ -63,7 +64,7 @@ def test_the_fingerprint_covers_every_field_but_two(row: Field) -> None:
     elif row.name == "key":
         other["key"] = "another"
     same = _read(sent).fingerprint == _read(other).fingerprint
-    assert same is (row.name in ("key", "on_conflict"))
+    assert same is (row.name in ("key", "on_conflict", "extend"))
     assert row.fingerprinted is not same
 
 

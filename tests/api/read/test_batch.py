@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from api.contract.object import FAULTS_MAX
 from api.port.loop_turn import Pieces, T
-from api.port.port import Limits, ScheduleResult
+from api.port.port import Limits, ScheduleResult, Superseded
 from api.port.problem import Problem
 from api.port.timestamp import render_time
 from api.read.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, read_batch, render_batch
 from api.read.message import explain
 from storage.format.pieces import at_once
-from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, KEPT, NEW, REPLACED, REPLAYED
 from tests.api.memory_queries import NOW_MS
 from tests.pace import lines_run
 
@@ -29,7 +29,9 @@ def _result(statuses: list[int]) -> ScheduleResult:
     ids = np.array([b"%026d" % row for row in range(len(statuses))], "S26")
     due = np.arange(NOW_MS, NOW_MS + len(statuses), dtype=np.int64)
     problems = {row: Problem("outcome-unknown", "lost") for row, status in enumerate(statuses) if status == FAILED}
-    return ScheduleResult(ids, due, np.array(statuses, np.uint8), problems)
+    before = Superseded("9" * 26, 3, "known", 7)
+    superseded = {row: before for row, status in enumerate(statuses) if status in (REPLACED, EXTENDED)}
+    return ScheduleResult(ids, due, np.array(statuses, np.uint8), problems, superseded)
 
 
 def test_plain_lines() -> None:
@@ -104,13 +106,18 @@ def test_opaque_bodies_and_mixed() -> None:
 
 
 def test_every_kind_of_result() -> None:
-    """Replayed, kept, conflicting and failed rows each say so, in place."""
-    batch = at_once(read_batch(b"\n".join([_GOOD] * 5), NOW_MS, _LIMITS))
-    text = at_once(render_batch(batch, _result([NEW, REPLAYED, KEPT, CONFLICT, FAILED])))
-    new, replayed, kept, conflict, failed = [json.loads(line) for line in text.splitlines()]
+    """Replayed, kept, conflicting, failed, replaced and extended rows each say so, in place."""
+    batch = at_once(read_batch(b"\n".join([_GOOD] * 7), NOW_MS, _LIMITS))
+    text = at_once(render_batch(batch, _result([NEW, REPLAYED, KEPT, CONFLICT, FAILED, REPLACED, EXTENDED])))
+    new, replayed, kept, conflict, failed, replaced, extended = [json.loads(line) for line in text.splitlines()]
     assert set(new) == {"line", "id", "due"}
-    assert replayed == {"line": 2, "id": "0" * 25 + "1", "due": render_time(NOW_MS + 1), "replayed": True}
-    assert kept["kept"] is True
+    place = {"line": 2, "id": "0" * 25 + "1", "due": render_time(NOW_MS + 1)}
+    assert replayed == {**place, "outcome": "replayed", "replayed": True}
+    assert (kept["outcome"], kept["kept"]) == ("kept", True)
+    previous = {"id": "9" * 26, "attempts_made": 3, "prior": "known"}
+    place = {"line": 6, "id": "0" * 25 + "5", "due": render_time(NOW_MS + 5)}
+    assert replaced == {**place, "outcome": "replaced", "revision": 7, "previous": previous}
+    assert (extended["line"], extended["outcome"], extended["previous"]) == (7, "extended", previous)
     assert (conflict["error"]["code"], conflict["error"]["id"]) == ("key-conflict", "0" * 25 + "3")
     assert conflict["error"]["status"] == 409
     assert (failed["line"], failed["error"]["code"], failed["error"]["status"]) == (5, "outcome-unknown", 504)

@@ -36,6 +36,7 @@ def test_schedule() -> None:
                 "due": _DUE,
                 "state": "scheduled",
                 "revision": 1,
+                "outcome": "created",
             }
             assert reply.headers["content-type"] == "application/json"
             assert reply.headers["location"] == f"/v1/messages/{id_text}"
@@ -153,29 +154,6 @@ def test_opaque_body_comes_back_as_base64() -> None:
             found = (await client.send("GET", f"/v1/messages/{id_text}")).json
             assert (found["body_base64"], found["content_type"]) == (data, "image/png")
             assert "body" not in found
-
-    run(story())
-
-
-def test_keys() -> None:
-    """Same request again: the first answer with Idempotency-Replayed; another request: 409 or the kept holder."""
-
-    async def story() -> None:
-        async with running() as client:
-            keyed = {**_ORDER, "key": "k1"}
-            first = await client.send("POST", "/v1/messages", keyed)
-            client.port.clock_ms += 5_000
-            for again in (keyed, {**keyed, "on_conflict": "keep"}):
-                second = await client.send("POST", "/v1/messages", again)
-                assert (second.status, second.body) == (201, first.body)
-                assert second.headers["idempotency-replayed"] == "true"
-                assert second.headers["location"] == first.headers["location"]
-            other = {**keyed, "delay": "31m"}
-            conflict = check_problem(await client.send("POST", "/v1/messages", other), 409, "key-conflict", "/key")
-            assert conflict["id"] == first.json["id"]
-            kept = await client.send("POST", "/v1/messages", {**other, "on_conflict": "keep"})
-            assert kept.status == 200
-            assert kept.json == {**first.json, "kept": True}
 
     run(story())
 

@@ -33,7 +33,7 @@ def test_batch() -> None:
             assert (two["line"], two["error"]["code"], two["error"]["status"]) == (2, "malformed-line", 400)
             assert three == {"line": 3, "id": "0" * 25 + "1", "due": _DUE}
             assert (four["error"]["code"], four["error"]["id"]) == ("key-conflict", three["id"])
-            assert five == {**three, "line": 5, "replayed": True}
+            assert five == {**three, "line": 5, "outcome": "replayed", "replayed": True}
             assert len(client.port.held) == 2
 
     run(story())

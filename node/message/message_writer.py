@@ -1,0 +1,178 @@
+"""Writes new messages, and lets those of `on_conflict` `replace` and `extend` change the holders of their keys.
+
+    look       who holds the key? That message is not handed over from here on
+    propose    the new message, with the name of that holder (replication/command/supersede.py)
+    again      if somebody else has the key by then: nothing was written
+
+Two for the same key take effect in the order in which they came. So do the messages of one request that have the same
+key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from api.port.port import MessageIn
+from api.port.problem import Problem
+from node.handover.term import Leads
+from node.message.change import MessageChange
+from node.port.draft import Draft, DraftKey, encode_draft, rows_of
+from node.port.message_port import Scheduled, ScheduledRow, Superseded
+from node.port.refusal import Refusal
+from node.runtime.clock import NodeClock
+from node.settle.move_size import move_weight
+from node.write.proposer import Proposer
+from node.write.schedule import WriteLimits, check_draft_of_one, join_rows, schedule_messages, schedule_one
+from node.write.supersede_queue import Outcome, SupersedeOrder
+from replication.apply.message.message_location import IN_PROGRESS, find_standing
+from replication.apply.message.supersede import VOID
+from storage.format.message_id import encode_id
+from storage.format.position import GONE
+from storage.format.schedule_status import CHANGING, FAILED, NEW, SUPERSEDES
+from storage.format.states import LIVES_HERE
+from storage.store import Store
+from storage.tables.operation_row import id_of
+
+#: So many messages of one request are looked at and proposed at once, as many as an entry takes.
+AT_ONCE: Final = 1_000
+
+
+class MessageWriter:
+    """Writes new messages on one node. The caller has checked that it leads, and that the disk has room. `leads`
+    returns the term, and raises a Problem unless the node may answer as leader at this moment. `require` raises one if
+    the cluster's level lacks a feature."""
+
+    def __init__(
+        self,
+        store: Store,
+        proposer: Proposer,
+        clock: NodeClock,
+        require: Callable[[str], None],
+        limits: WriteLimits,
+        changes: MessageChange,
+        leads: Leads,
+    ) -> None:
+        self._store, self._proposer, self._clock = store, proposer, clock
+        self._require, self._limits, self._changes, self._leads = require, limits, changes, leads
+
+    async def one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """Write a request's only message. Raises its refusal."""
+        if isinstance(message, Draft):
+            if any(key.on_conflict in SUPERSEDES for key in message.keys):
+                return await self._supersede(message)
+        elif message.on_conflict in CHANGING and message.key is not None:
+            return await self._supersede(encode_draft((message,)))
+        return await schedule_one(self._store, self._proposer, self._limits, self._clock, message)
+
+    async def many(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> Scheduled:
+        """Write the messages of `requests` requests. Each at fault has its own refusal, that of a single one is
+        raised."""
+        if isinstance(messages, Draft):
+            over = any(key.on_conflict in SUPERSEDES for key in messages.keys)
+        else:
+            over = any(message.on_conflict in CHANGING for message in messages)
+        if not over:
+            return await schedule_messages(
+                self._store, self._proposer, self._limits, self._clock, messages, requests=requests
+            )
+        draft = messages if isinstance(messages, Draft) else encode_draft(messages)
+        done: dict[int, ScheduledRow | Refusal] = {}
+        for plain, changing in _turns(draft):
+            await self._plain(draft, plain, done)
+            left = iter(changing)
+            while rows := list(islice(left, AT_ONCE)):
+                answers = await asyncio.gather(*(self._each(rows_of(draft, [row])) for row in rows))
+                done.update(zip(rows, answers, strict=True))
+        if len(draft) == 1 and isinstance(refused := done[0], Refusal):
+            raise refused.problem()
+        return join_rows([done[row] for row in range(len(draft))])
+
+    async def _plain(self, draft: Draft, rows: list[int], done: dict[int, ScheduledRow | Refusal]) -> None:
+        """Write rows that change no holder."""
+        if not rows:
+            return
+        try:
+            some = await schedule_messages(self._store, self._proposer, self._limits, self._clock, rows_of(draft, rows))
+        except Problem as problem:
+            done.update(dict.fromkeys(rows, Refusal.of(problem)))
+            return
+        columns = (np.frombuffer(column, np.uint64).tolist() for column in (some.position, some.random, some.due_ms))
+        for at, (row, *values) in enumerate(zip(rows, *columns, some.status, strict=True)):
+            done[row] = some.refused[at] if at in some.refused else ScheduledRow(*values)
+
+    async def _each(self, draft: Draft) -> ScheduledRow | Refusal:
+        try:
+            return await self._supersede(draft)
+        except Problem as problem:
+            return Refusal.of(problem)
+
+    async def _supersede(self, draft: Draft) -> ScheduledRow:
+        """Write one message that may change the holder of its key."""
+        self._require("supersede")
+        check_draft_of_one(self._store, draft, self._limits, self._clock)
+        (key,) = draft.keys
+        outcome = await self._proposed(draft, key)
+        while outcome.status == FAILED and outcome.why == VOID:
+            outcome = await self._proposed(draft, key)
+        if outcome.status == FAILED:
+            raise await self._refusal(outcome)
+        before = None
+        if outcome.status != NEW:
+            before = Superseded(
+                outcome.previous, outcome.previous_random, outcome.attempts, outcome.prior, outcome.revision
+            )
+        return ScheduledRow(outcome.position, outcome.random, outcome.due_ms, outcome.status, before)
+
+    async def _proposed(self, draft: Draft, key: DraftKey) -> Outcome:
+        term, holder, doubtful = self._leads(), self._holder(draft.topics[0], key.key), False
+        if holder != GONE:
+            place = self._store.last_place(holder)
+            doubtful = term.doubts(holder, place, self._store.records(np.array([place], np.uint64))[0])
+        proposed = self._proposer.supersede(SupersedeOrder(draft, holder, doubtful, move_weight(len(draft.records))))
+        if holder != GONE:
+            term.holding.until([holder], proposed)
+        # Shielded: if the client goes away, the message and the hold that goes with it stay.
+        return await asyncio.shield(proposed)
+
+    def _holder(self, topic: str, key: bytes) -> int:
+        """The home of the message that holds the key, GONE if nobody does, or its message has ended."""
+        known = self._store.catalog.topic(topic)
+        entry = None if known is None else self._store.catalog.key(known.number, key)
+        if entry is None:
+            return GONE
+        standing = find_standing(self._store, np.array([entry.position], np.uint64))
+        return entry.position if LIVES_HERE[standing.states.state[0]] else GONE
+
+    async def _refusal(self, outcome: Outcome) -> Problem:
+        if outcome.why == IN_PROGRESS:
+            id = id_of(outcome.operation)
+            detail = f"operation {id} is about to move the message that has the key; wait for its end, or abort it"
+            return Problem("in-progress", detail, operation=id)
+        id = encode_id(self._store.group, outcome.previous, outcome.previous_random)
+        refused = await self._changes.refusal(outcome.why, id)
+        return Problem(refused.code, f"message {id} has the key: {refused.detail}", **refused.extra | {"id": id})
+
+
+def _turns(draft: Draft) -> list[tuple[list[int], list[int]]]:
+    """Divide the rows into turns, one after the other: in each the rows that change no holder come first. Rows with the
+    same key keep their order."""
+    turns: list[tuple[list[int], list[int]]] = [([], [])]
+    topic = np.frombuffer(draft.topic, np.uint16)
+    newest: dict[tuple[int, bytes], tuple[int, bool]] = {}  # by topic and key, the turn of the row before, and its kind
+    keys = {key.row: key for key in draft.keys}
+    for row in range(len(draft)):
+        turn, changes = 0, False
+        if (key := keys.get(row)) is not None:
+            changes, name = key.on_conflict in SUPERSEDES, (int(topic[row]), key.key)
+            before, changed = newest.get(name, (0, changes))
+            turn = before + (changed and not changes)
+            newest[name] = turn, changes
+        if turn == len(turns):
+            turns.append(([], []))
+        turns[turn][changes].append(row)
+    return turns

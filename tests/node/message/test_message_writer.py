@@ -1,0 +1,228 @@
+"""Messages that replace or extend the holders of their keys, on a whole node."""
+
+import asyncio
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from api.port.port import ANONYMOUS, Delivery, Extend, MessageIn, PullIn, ScheduledOne
+from api.port.problem import Problem
+from node.node import Node
+from node.write.supersede_queue import Outcome, SupersedeOrder
+from storage.format.position import HOUR_MS
+from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, NEW, REPLACED, REPLAYED
+from storage.tables.registry import OPERATIONS
+from tests.node.message.everything import schedule, views_of
+from tests.node.operation.test_cancel_many import begin, ready, stopped, wish
+from tests.node.operation.test_move_many import moves
+from tests.node.single_node import run_node
+from tests.waiting import until
+
+
+def keyed(
+    on_conflict: str,
+    body: bytes = b"1",
+    delay_ms: int = HOUR_MS,
+    key: str = "k",
+    extend: Extend | None = None,
+    topic: str = "orders",
+    tags: tuple[str, ...] = (),
+) -> MessageIn:
+    """A message with a key; its fingerprint is its body."""
+    mark = body.ljust(16, b"\0")
+    return MessageIn(
+        topic, body, delay_ms=delay_ms, key=key, on_conflict=on_conflict, fingerprint=mark, extend=extend, tags=tags
+    )
+
+
+async def send(node: Node, message: MessageIn) -> ScheduledOne:
+    """Schedule one."""
+    return await node.front.schedule_one(message, ANONYMOUS)
+
+
+async def pull(node: Node, most: int = 1, wait_ms: int = 5_000) -> list[Delivery]:
+    """Pull from the topic."""
+    return [*await node.front.pull(PullIn("orders", most, wait_ms, 60_000), ANONYMOUS)]
+
+
+def test_each_outcome(tmp_path: Path) -> None:
+    """Created, replaced, extended; what each says of the one before, and what GET says after."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        first = await send(node, keyed("replace"))
+        assert (first.status, first.superseded) == (NEW, None)
+        second = await send(node, keyed("replace", b"2", delay_ms=2 * HOUR_MS))
+        assert second.status == REPLACED
+        assert second.superseded is not None
+        assert (second.superseded.id, second.superseded.attempts_made, second.superseded.prior) == (first.id, 0, "none")
+        third = await send(node, keyed("extend", b"3", delay_ms=3 * HOUR_MS, tags=("eu",)))
+        assert (third.status, third.id, third.due_ms - second.due_ms > HOUR_MS // 2) == (EXTENDED, second.id, True)
+        assert third.superseded is not None
+        assert (third.superseded.id, third.superseded.revision) == (second.id, 2)
+        old, new = await views_of(node, [first.id, second.id])
+        assert (old.state, new.state, new.body, [*new.tags], new.revision) == (
+            "cancelled",
+            "scheduled",
+            b"3",
+            ["eu"],
+            2,
+        )
+        assert new.created_ms < new.due_ms == third.due_ms
+        assert (await send(node, keyed("reject", b"3"))).status == REPLAYED
+        assert (await send(node, keyed("reject", b"9"))).status == CONFLICT
+        last = await send(node, keyed("extend", b"4", delay_ms=0, extend=Extend(due_only=True)))
+        (got,) = await pull(node)
+        assert (last.status, got.id, got.body) == (EXTENDED, second.id, b"3")
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_debounce_ends(tmp_path: Path) -> None:
+    """However often it is extended, it is due at the longest wait after the first request."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        wait = Extend(max_wait_ms=1_000)
+        first = await send(node, keyed("extend", delay_ms=700, extend=wait))
+        found: list[Delivery] = []
+        while not found:
+            again = await send(node, keyed("extend", delay_ms=700, extend=wait))
+            if again.id == first.id:
+                assert again.due_ms <= first.due_ms + 300
+            found = await pull(node, wait_ms=20)
+        (created,) = await views_of(node, [first.id])
+        assert found[0].id == first.id
+        assert 0 <= found[0].handed_over_ms - created.created_ms - 1_000 < 500
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_leased_holder(tmp_path: Path) -> None:
+    """Pulled and not in the log yet: a replace is refused, an extend makes another message."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        (held,) = await schedule(node, [keyed("reject", delay_ms=0)])
+        (pulled,) = await pull(node)
+        with pytest.raises(Problem, match=f"message {held} has the key: the message is handed over") as refused:
+            await send(node, keyed("replace", b"2"))
+        assert (refused.value.code, refused.value.extra["id"], refused.value.extra["attempt"]) == ("leased", held, 1)
+        other = await send(node, keyed("extend", b"2"))
+        assert (other.status, other.id != held) == (NEW, True)
+        await node.front.nack("orders", [pulled.receipt], delay_ms=0, principal=ANONYMOUS)
+        (again,) = await pull(node)
+        assert (again.id, again.attempt) == (held, 2)
+        await node.front.ack("orders", [again.receipt], ANONYMOUS)
+        assert (await send(node, keyed("replace", b"3"))).status == REPLACED
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_it_is_not_handed_over_meanwhile(tmp_path: Path) -> None:
+    """From the look at the holder to the result. The row of a message that somebody else replaced is looked at
+    again."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        (held,) = await schedule(node, [keyed("reject", delay_ms=0)])
+        proposer = node.group.proposer
+        proposed = proposer.supersede
+        outcomes: list[Outcome] = []
+        others: list[ScheduledOne] = []
+
+        def late(order: SupersedeOrder) -> asyncio.Future[Outcome]:
+            async def play_late() -> Outcome:
+                assert await pull(node, wait_ms=0) == [], "it is held"
+                if not others:  # somebody else replaces it first
+                    with patch.object(proposer, "supersede", proposed):
+                        others.append(await send(node, keyed("replace", b"x")))
+                outcomes.append(await proposed(order))
+                return outcomes[-1]
+
+            return asyncio.ensure_future(play_late())
+
+        with patch.object(proposer, "supersede", late):
+            done = await send(node, keyed("replace", b"2", delay_ms=0))
+        assert [outcome.status for outcome in outcomes] == [FAILED, REPLACED]
+        assert [each.superseded and each.superseded.id for each in (*others, done)] == [held, others[0].id]
+        (got,) = await pull(node)
+        assert (got.id, got.body) == (done.id, b"2")
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_many_at_once_for_one_key(tmp_path: Path) -> None:
+    """A hundred requests: one message is left of them, the last; each says which one it followed."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        done = await asyncio.gather(*(send(node, keyed("replace", b"%d" % row)) for row in range(100)))
+        assert [each.status for each in done].count(NEW) == 1
+        befores = [each.superseded.id for each in done if each.superseded is not None]
+        assert len(set(befores)) == 99
+        (left,) = {each.id for each in done} - set(befores)
+        views = await views_of(node, [each.id for each in done])
+        assert {view.id for view in views if view.state == "scheduled"} == {left}
+        extended = await asyncio.gather(*(send(node, keyed("extend", b"%d" % row)) for row in range(100)))
+        assert {each.id for each in extended} == {left}
+        (view,) = await views_of(node, [left])
+        assert view.revision == 101
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_lines_of_a_batch_take_effect_in_their_order(tmp_path: Path) -> None:
+    """Also where lines that change the holder stand between others."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        rules = ["keep", "replace", "replace", "keep", "extend", "reject"]
+        lines = [keyed(rule, b"%d" % row) for row, rule in enumerate(rules)] + [MessageIn("orders", b"z")]
+        result = await node.front.schedule(lines, ANONYMOUS)
+        ids = [id.decode() for id in result.ids.tolist()]
+        assert [*map(int, result.status)] == [NEW, REPLACED, REPLACED, 3, EXTENDED, CONFLICT, NEW]
+        assert [ids[2]] * 4 == ids[2:6]
+        assert {row: each.id for row, each in result.superseded.items()} == {1: ids[0], 2: ids[1], 4: ids[2]}
+        (view,) = await views_of(node, [ids[2]])
+        assert (view.state, view.body) == ("scheduled", b"4")
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_beside_operations(tmp_path: Path) -> None:
+    """Of a cancel's set it has let go of its key. One that is about to move is refused, by the operation's id."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        (held,) = await schedule(node, [keyed("reject")])
+        with stopped() as go:
+            shift = await begin(node, moves("shift", "orders", by_ms=5, wait_s=0))
+            for rule in ("replace", "extend"):
+                with pytest.raises(Problem, match=f"operation {shift.id} is about to move") as refused:
+                    await send(node, keyed(rule, b"2"))
+                assert (refused.value.code, refused.value.extra["operation"]) == ("in-progress", shift.id)
+            cancel = await begin(node, wish("orders", wait_s=0))
+            done = await send(node, keyed("extend", b"2"))
+            assert (done.status, done.id != held) == (NEW, True)
+            go.set()
+            await until(lambda: not node.group.store.catalog.of(OPERATIONS).running, what="the end")
+        assert (await node.front.operation(cancel.id, principal=ANONYMOUS)).changed == 1
+        assert [view.state for view in await views_of(node, [held, done.id])] == ["cancelled", "scheduled"]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_message_that_cannot_be_written_leaves_the_holder(tmp_path: Path) -> None:
+    """Too far ahead for the leader; of a topic that pushes nowhere."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        (held,) = await schedule(node, [keyed("reject")])
+        with pytest.raises(Problem, match="beyond-max-delay"):
+            await send(node, keyed("replace", b"2", delay_ms=4_000 * 86_400_000))
+        (view,) = await views_of(node, [held])
+        assert view.state == "scheduled"
+
+    run_node(tmp_path / "n1", play)
