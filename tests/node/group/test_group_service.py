@@ -37,7 +37,7 @@ def make_service(**parts: Any) -> GroupService:
     leadership.term = cast(Any, SimpleNamespace(term=1, trusted=lambda: True))
     parts |= {"deliveries": Path("deliveries"), "disk": Disk()}
     for name in NAMED:
-        parts.setdefault(name, SimpleNamespace())
+        parts.setdefault(name, SimpleNamespace(require=lambda feature: None))
     parts["store"].group, parts["tick"] = 0, lambda: 0
     limits = SimpleNamespace(max_topics=10, max_delay_ms=1_000)
     config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0), limits=limits)
