@@ -158,6 +158,22 @@ class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     detail: str = ""
 
 
+class Wished(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a message that replaces the holder of its key, or `extends` it. `name` is topic and key.
+
+    - `outcome`: `created`, `replaced`, `extended`, `refused` or `unknown`.
+    - `message_id`: the message that has the key then. `previous`: the one before, if it was changed.
+    """
+
+    number: int
+    name: str
+    extends: bool
+    asked_mono_ms: float
+    outcome: str
+    message_id: str
+    previous: str
+
+
 class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a schedule request with the key of a message that exists. The cluster keeps the message that
     exists, which is due at `due_ms`."""

@@ -22,6 +22,7 @@ from chaos.history.answer_event import (
     Redriven,
     Standing,
     Summed,
+    Wished,
 )
 from chaos.history.inside_event import (
     Applied,
@@ -82,6 +83,7 @@ __all__ = [
     "Summed",
     "Sure",
     "Transferred",
+    "Wished",
 ]
 
 
@@ -291,6 +293,7 @@ Event = (
     | Redriven
     | Pulled
     | Kept
+    | Wished
     | Counted
     | Summed
     | ManyCancelled

@@ -19,6 +19,7 @@ from chaos.check.engine.trust import check_trust
 from chaos.check.message.answers import check_answers
 from chaos.check.message.duplicates import check_duplicates
 from chaos.check.message.ids import check_ids
+from chaos.check.message.keys import check_keys
 from chaos.check.message.linear import check_linear
 from chaos.check.message.lost import check_lost
 from chaos.check.message.many_moves import check_many_moves
@@ -52,6 +53,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_restored,
     check_operations,
     check_many_moves,
+    check_keys,
 )
 
 #: Two clocks differ by at most this: each may be off by 500 ms, and the rest is a margin for clocks that are slewed.

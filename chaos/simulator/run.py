@@ -244,7 +244,7 @@ class Running:
         return wrong + (self._restorer.run() if self._restorer else [])
 
     def _many_in_flight(self) -> int:
-        return sum(many.in_flight for many in self.many)
+        return sum(many.in_flight for many in self.many) + (self._asker.wishes.in_flight if self._asker else 0)
 
     def _consume(self, node_id: str, topic: str) -> None:
         asks = self._asker is not None

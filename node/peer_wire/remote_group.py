@@ -104,6 +104,8 @@ def _rows_of(scheduled: Scheduled) -> list[_Row]:
     position, random = (np.frombuffer(column, np.uint64).tolist() for column in (scheduled.position, scheduled.random))
     due_ms = np.frombuffer(scheduled.due_ms, np.int64).tolist()
     rows: list[_Row] = list(map(ScheduledRow, position, random, due_ms, scheduled.status))
+    for row, before in scheduled.before.items():
+        rows[row] = ScheduledRow(position[row], random[row], due_ms[row], scheduled.status[row], before)
     for row, refusal in scheduled.refused.items():
         rows[row] = refusal
     return rows

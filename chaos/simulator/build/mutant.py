@@ -26,10 +26,14 @@ from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
 from replication.apply.applying import Applying
 from replication.apply.machine import Machine
+from replication.apply.message import supersede
+from replication.apply.message.attempt_order import Rows
+from replication.apply.message.message_location import FREE, SETTLED
 from replication.apply.message.settle import apply_lease
 from replication.apply.registry import CommandRow
 from replication.command.entry import encode_entry
 from replication.command.handover import Lease
+from replication.command.supersede import Supersede
 from replication.election.trust import Trust
 from replication.group import RaftGroup
 from replication.raft.outbox import Outbox
@@ -38,6 +42,7 @@ from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.sync_pace import SyncPace
 from storage.format.array import I64
+from storage.format.schedule_status import REPLACED
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
 from storage.tables.operation_row import OperationRow
@@ -247,6 +252,29 @@ def _moved_too_far() -> list[Patch]:
     return [(replication.apply.operation_chunk, "_due_ms", further)]
 
 
+def _created_beside_the_holder() -> list[Patch]:
+    """A message that replaces or extends does not see a holder of an even position: it is created beside it."""
+    found = supersede._holders
+
+    def half_blind(*args: Any) -> Any:
+        holders = found(*args)
+        holders.verdict[(holders.verdict == FREE) & (holders.home % 2 == 0)] = SETTLED
+        return holders
+
+    return [(supersede, "_holders", half_blind)]
+
+
+def _replaced_and_left() -> list[Patch]:
+    """A holder that was replaced is not cancelled."""
+
+    def left(
+        applying: Applying, command: Supersede, rows: Rows, holders: Any, at: Rows, answer: supersede.Superseded
+    ) -> None:
+        answer.status[rows[at]] = REPLACED
+
+    return [(supersede, "_cancel", left)]
+
+
 def _restore_is_forgotten() -> list[Patch]:
     """The catalog of a restored cluster does not record that the cluster was made from a backup."""
     return [(Catalog, "set_restored", lambda self, restored: None)]
@@ -272,6 +300,8 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "restore-is-forgotten": _restore_is_forgotten,
     "one-of-a-chunk-is-left-out": _one_of_a_chunk_is_left_out,
     "moved-too-far": _moved_too_far,
+    "created-beside-the-holder": _created_beside_the_holder,
+    "replaced-and-left": _replaced_and_left,
 }
 
 

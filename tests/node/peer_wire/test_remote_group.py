@@ -15,11 +15,12 @@ from node.peer_wire.remote_group import JOIN_ROWS, RemoteGroup
 from node.port.codec import decode
 from node.port.draft import Draft
 from node.port.group_frames import answer_frame
-from node.port.message_port import Scheduled, ScheduledRow
+from node.port.message_port import Scheduled, ScheduledRow, Superseded
 from node.port.refusal import Refusal
 from node.port.trust_window import SentWindow
 
 REFUSED = Refusal("over-limit", "there are too many topics")
+BEFORE = Superseded(position=5, random=6, attempts=1, prior=1, revision=2)
 
 
 class Leader:
@@ -48,7 +49,8 @@ class Leader:
         position, random = np.array(numbers, np.uint64), np.full(len(draft), 9, np.uint64)
         due_ms, status = np.full(len(draft), 1_000, np.int64), bytes([1]) * len(draft)
         refused = {row: REFUSED for row, name in enumerate(names) if name == "no"}
-        return answer_frame(Scheduled(position.tobytes(), random.tobytes(), due_ms.tobytes(), status, refused))
+        before = {row: BEFORE for row, name in enumerate(names) if name == "keyed"}
+        return answer_frame(Scheduled(position.tobytes(), random.tobytes(), due_ms.tobytes(), status, refused, before))
 
     def end_wait(self, wait: int) -> None:
         """See Frames."""
@@ -80,6 +82,17 @@ def test_what_comes_in_one_turn_is_one_draft_and_each_gets_its_row() -> None:
         got = await asyncio.gather(*(ask(group, topic) for topic in ("a", "no", "b", "a")))
         assert got == [(0, "n2", 7), ("over-limit", "n2", 7), (2, "n2", 7), (3, "n2", 7)]
         assert leader.calls == [("schedule_each", 4)]
+
+    asyncio.run(play())
+
+
+def test_what_had_the_key_before_comes_with_its_row() -> None:
+    """Seed 103 of the simulator: the answer to a replace lost it where a follower had joined several requests."""
+
+    async def play() -> None:
+        group = remote(Leader())
+        rows = await asyncio.gather(*(group.schedule_one(MessageIn(topic, b"1")) for topic in ("a", "keyed")))
+        assert [(row.position, row.status, row.before) for row in rows] == [(0, 1, None), (1, 1, BEFORE)]
 
     asyncio.run(play())
 

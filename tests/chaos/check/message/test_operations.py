@@ -27,7 +27,7 @@ def message(number: int, sent_ms: int, due_ms: int, topic: str = "orders") -> li
 def gone(number: int, **more: Any) -> Gone:
     """Cancelled by the operation, as GET says."""
     fields: dict[str, Any] = {"asked_wall_ms": EPOCH_MS + ASKED_MS, "attempts_made": 0, "sure": True}
-    return Gone(**at(ANSWERED_MS), number=number, message_id=f"id{number}", **(fields | more))
+    return Gone(number=number, message_id=f"id{number}", **(at(ANSWERED_MS) | fields | more))
 
 
 def many(changed: int, **more: Any) -> ManyCancelled:

@@ -31,6 +31,9 @@ BROKEN = {
     "level-raised-past-who-is-away": {"levels"},
     "restore-is-forgotten": {"restored"},
     "one-of-a-chunk-is-left-out": {"operations"},
+    "moved-too-far": {"many_moves"},
+    "created-beside-the-holder": {"keys"},
+    "replaced-and-left": {"U"},
 }
 
 
