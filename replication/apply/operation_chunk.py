@@ -16,8 +16,6 @@ from replication.apply.message.cancel import cancel_free, priors
 from replication.apply.message.message_location import MessageLocation, lease_runs, standing_at
 from replication.apply.message.move import Leaving, has_topic, move
 from replication.apply.message.running_sets import (
-    DOUBTFUL,
-    KNOWN,
     NOBODY,
     count_cancelled,
     owners_of_chunk,
@@ -156,9 +154,6 @@ def _move(
     store, envelope, place, states = applying.store, applying.envelope, standing.place, standing.states
     assert row.rule.code is not None, row.kind
     prior = priors(store, store.homes(place), standing, np.zeros(len(place), np.bool_), free)[free]
-    sure = None if ends is None else store.newest(place[free])["at_ms"] <= store.doubt.until_ms
-    if sure is not None:  # the doubt about a unit ends with its message
-        prior[sure & (prior == DOUBTFUL)] = KNOWN
     leaving = Leaving(
         home=store.homes(place)[free],
         place=place[free],
@@ -169,9 +164,7 @@ def _move(
         code=row.rule.code,
     )
     uncounted = None if ends is None else leaving.attempt
-    moves = move(
-        store, leaving, records, envelope, extensions=extensions, asked_due_ms=due_ms, uncounted=uncounted, sure=sure
-    )
+    moves = move(store, leaving, records, envelope, extensions=extensions, asked_due_ms=due_ms, uncounted=uncounted)
     applying.told.moved([moves], applying.index)
     return prior_counts(prior)
 

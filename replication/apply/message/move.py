@@ -90,7 +90,6 @@ def move(
     tags: U64 | None = None,
     subscription: int = 0,
     heard: npt.NDArray[np.bool_] | None = None,
-    sure: npt.NDArray[np.bool_] | None = None,
 ) -> Moves:
     """Append the messages at their new places. Write a settle record of the move at home, and at the old place if that
     is not the home.
@@ -98,14 +97,9 @@ def move(
     `records` and `extensions` belong to `leaving`, row by row. A message in doubt takes its doubt along. `uncounted` is
     the number of attempts that the retry policy does not count any more. If `asked_due_ms` or `uncounted` is None, that
     field of the records stays as it is. `tags` are masks of tags if the records have other tags than before. `heard` is
-    a boolean array: True where the newest hand-over has a known outcome. `sure` is one, too: True for messages that
-    ended before there was a doubt.
+    a boolean array: True where the newest hand-over has a known outcome.
     """
-    doubted = with_doubt(store, leaving.place, extensions, heard)
-    if sure is not None:
-        kept = zip(extensions, doubted, sure.tolist(), strict=True)
-        doubted = [before if ended else after for before, after, ended in kept]
-    extensions = doubted
+    extensions = with_doubt(store, leaving.place, extensions, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
     batch = UnitBatch(
