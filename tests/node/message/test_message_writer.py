@@ -1,22 +1,26 @@
 """Messages that replace or extend the holders of their keys, on a whole node."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from api.port.port import ANONYMOUS, Delivery, Extend, MessageIn, PullIn, ScheduledOne
+from api.port.port import ANONYMOUS, Delivery, Extend, MessageIn, PullIn, ScheduledOne, TopicChange
 from api.port.problem import Problem
+from node.cluster.levels import Levels
 from node.node import Node
 from node.write.supersede_queue import Outcome, SupersedeOrder
 from storage.format.position import HOUR_MS
 from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, NEW, REPLACED, REPLAYED
 from storage.tables.registry import OPERATIONS
-from tests.node.message.everything import schedule, views_of
+from tests.node.message.everything import put_topic, schedule, views_of
 from tests.node.operation.test_cancel_many import begin, ready, stopped, wish
+from tests.node.operation.test_failover import has_applied
 from tests.node.operation.test_move_many import moves
 from tests.node.single_node import run_node
+from tests.node.three_nodes import leader_of, run_nodes
 from tests.waiting import until
 
 
@@ -212,6 +216,69 @@ def test_beside_operations(tmp_path: Path) -> None:
         assert [view.state for view in await views_of(node, [held, done.id])] == ["cancelled", "scheduled"]
 
     run_node(tmp_path / "n1", play)
+
+
+def test_a_pull_that_waits_sees_the_new_content(tmp_path: Path) -> None:
+    """Of a strict topic, whose message is leased ahead: an extend to now gives it another tag."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        await put_topic(node, "orders", TopicChange(handover="strict"))
+        (held,) = await schedule(node, [keyed("reject", delay_ms=60_000, tags=("us",))])
+        wanted = PullIn("orders", 1, 10_000, 60_000, tags=(("eu",),))
+        pulling = asyncio.ensure_future(node.front.pull(wanted, ANONYMOUS))
+        await asyncio.sleep(0)
+        assert (await send(node, keyed("extend", b"2", delay_ms=0, tags=("eu",)))).status == EXTENDED
+        (got,) = await pulling
+        assert (got.id, got.body, [*got.tags]) == (held, b"2", ["eu"])
+
+    run_node(tmp_path / "n1", play)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_leader_that_goes_meanwhile(tmp_path: Path, when: str) -> None:
+    """Three nodes: the next leader has the whole change or nothing of it, and all nodes have the same."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        await ready(leader)
+        (held,) = await schedule(leader, [keyed("reject")])
+        term, raft = leader.group.raft.term, leader.group.raft
+        if when == "after":
+            done = await send(leader, keyed("replace", b"2"))
+            raft.resign()
+        else:
+            lost = asyncio.ensure_future(send(leader, keyed("replace", b"2")))
+            await asyncio.sleep(0)  # it is in the queue, and goes into no entry
+            raft.resign()
+            with pytest.raises(Problem, match="no-leader"):
+                await lost
+        heir = await leader_of(nodes, term_above=term)
+        (view,) = await views_of(heir, [held])
+        again = await send(heir, keyed("extend", b"3"))
+        if when == "after":
+            assert (view.state, again.id, again.status) == ("cancelled", done.id, EXTENDED)
+        else:
+            assert (view.state, again.id, again.status) == ("scheduled", held, EXTENDED)
+        for node in nodes:
+            await until(partial(has_applied, node, heir.group.machine.applied_index), what="the entry")
+            assert node.group.store.catalog.key(1, b"k") == heir.group.store.catalog.key(1, b"k") is not None
+
+    run_nodes(tmp_path, scene)
+
+
+def test_below_the_level_nothing_is_proposed(tmp_path: Path) -> None:
+    """The refusal says which level it needs."""
+
+    async def play(node: Node) -> None:
+        for rule in ("replace", "extend"):
+            with pytest.raises(Problem, match="not-supported-yet: this needs level 4"):
+                await send(node, keyed(rule))
+        result = await node.front.schedule([keyed("replace"), MessageIn("orders", b"1")], ANONYMOUS)
+        assert ([*map(int, result.status)], result.problems[0].code) == ([FAILED, NEW], "not-supported-yet")
+
+    with patch.object(Levels, "look", lambda self: None):
+        run_node(tmp_path / "n1", play)
 
 
 def test_a_message_that_cannot_be_written_leaves_the_holder(tmp_path: Path) -> None:
