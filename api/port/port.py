@@ -278,6 +278,10 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Schedule at least one message. Durable on a majority and applied at return."""
 
+    async def schedule_all(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        """Schedule all messages in one entry, or none. Each has a key of its own and changes no other message. If any
+        is FAILED or a CONFLICT, none was scheduled."""
+
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
         """Schedule a single message. It is durable on a majority and applied at return."""
 

@@ -76,10 +76,14 @@ class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     detail: str
     parameter: str = ""
     header: str = ""
+    line: int = 0  # of an atomic batch, from 1
+    code: str = ""  # of that line alone
 
-    def shape(self) -> dict[str, str]:
+    def shape(self) -> dict[str, str | int]:
         """Return the entry as it goes out."""
-        shape = {"pointer": self.pointer, "detail": self.detail}
+        shape: dict[str, str | int] = {"pointer": self.pointer, "detail": self.detail}
+        if self.line:
+            shape |= {"line": self.line, "code": self.code}
         if self.parameter:
             shape["parameter"] = self.parameter
         if self.header:

@@ -53,6 +53,7 @@ from node.front.groups import GroupDirectory
 from node.front.metrics_page import MetricsPage
 from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
+from node.port.draft import encode_draft
 from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesSent
 from node.port.message_port import (
     CancelAsked,
@@ -127,6 +128,11 @@ class Front:
         """Schedule messages. They are durable on a majority and applied when it returns."""
         place = self.groups.of_topic(messages[0].topic)
         return many(await place.leading.schedule(messages), place.number)
+
+    async def schedule_all(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        """Schedule all messages in one entry, or none. See Port."""
+        place = self.groups.of_topic(messages[0].topic)
+        return many(await place.leading.schedule_all(encode_draft(messages)), place.number)
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
         """Schedule the message of a request with a single message. Its refusal is raised."""

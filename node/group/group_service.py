@@ -82,7 +82,7 @@ class GroupService(ClusterService):
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
         self._writing = MessageWriter(
-            parts.store, parts.proposer, parts.clock, parts.levels.require,
+            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels.require,
             WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms),
             self._changes, self._leadership.require,
         )  # fmt: skip
@@ -138,6 +138,12 @@ class GroupService(ClusterService):
         await self._leadership.sure()
         self._parts.reserve.check()
         return await self._writing.many(draft, requests=len(draft))
+
+    async def schedule_all(self, draft: Draft) -> Scheduled:
+        """See MessagePort."""
+        await self._leadership.sure()
+        self._parts.reserve.check()
+        return await self._writing.all_or_none(draft)
 
     @reads_files
     async def message(self, asked: MessageAsked) -> MessageView:

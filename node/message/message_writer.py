@@ -25,12 +25,17 @@ from node.port.draft import Draft, DraftKey, encode_draft, rows_of
 from node.port.message_port import Scheduled, ScheduledRow, Superseded
 from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
+from node.write.command_queues import payload_bytes
 from node.write.proposer import Proposer
-from node.write.schedule import WriteLimits, check_draft_of_one, join_rows, schedule_messages, schedule_one
+from node.write.schedule import NOTHING, WriteLimits, check_drafts, join_rows, schedule_messages, schedule_one
+from node.write.stamp_drafts import stamp_draft
 from node.write.supersede_queue import Outcome, SupersedeOrder
 from replication.apply.message.message_location import IN_PROGRESS, find_standing
+from replication.apply.message.schedule import Scheduled as Applied
 from replication.apply.message.supersede import VOID
+from replication.command.schedule import ScheduleAll
 from storage.format.message_id import encode_id
 from storage.format.position import GONE
 from storage.format.schedule_status import CHANGING, FAILED, NEW, SUPERSEDES
@@ -40,6 +45,8 @@ from storage.tables.operation_row import id_of
 
 #: So many messages of one request are looked at and proposed at once, as many as an entry takes.
 AT_ONCE: Final = 1_000
+#: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was taken before.
+ATOMIC_BYTES_MAX: Final = 9 << 19
 
 
 class MessageWriter:
@@ -52,12 +59,13 @@ class MessageWriter:
         store: Store,
         proposer: Proposer,
         clock: NodeClock,
+        entropy: Entropy,
         require: Callable[[str], None],
         limits: WriteLimits,
         changes: MessageChange,
         leads: Leads,
     ) -> None:
-        self._store, self._proposer, self._clock = store, proposer, clock
+        self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
         self._require, self._limits, self._changes, self._leads = require, limits, changes, leads
 
     async def one(self, message: MessageIn | Draft) -> ScheduledRow:
@@ -92,6 +100,22 @@ class MessageWriter:
             raise refused.problem()
         return join_rows([done[row] for row in range(len(draft))])
 
+    async def all_or_none(self, draft: Draft) -> Scheduled:
+        """Write all messages of a draft in one entry, or none. None changes the holder of its key."""
+        self._require("atomic-batch")
+        problems = check_drafts(self._store, draft, self._limits, self._clock)
+        if problems:
+            return join_rows([Refusal.of(problems[row]) if row in problems else NOTHING for row in range(len(draft))])
+        bits = self._entropy.id_bits(len(draft))
+        command = ScheduleAll(stamp_draft(draft, now_ms=self._clock.now_ms(), random=bits))
+        size = payload_bytes(command.pack())
+        if size > ATOMIC_BYTES_MAX:
+            detail = f"the batch takes {size} bytes of one entry, at most {ATOMIC_BYTES_MAX} may; send a smaller one"
+            raise Problem("too-large", detail)
+        applied: Applied = await self._proposer.propose_single(command)
+        position, random, due_ms, status = (column.tobytes() for column in applied)
+        return Scheduled(position, random, due_ms, status)
+
     async def _plain(self, draft: Draft, rows: list[int], done: dict[int, ScheduledRow | Refusal]) -> None:
         """Write rows that change no holder."""
         if not rows:
@@ -114,7 +138,8 @@ class MessageWriter:
     async def _supersede(self, draft: Draft) -> ScheduledRow:
         """Write one message that may change the holder of its key."""
         self._require("supersede")
-        check_draft_of_one(self._store, draft, self._limits, self._clock)
+        for problem in check_drafts(self._store, draft, self._limits, self._clock).values():
+            raise problem
         (key,) = draft.keys
         outcome = await self._proposed(draft, key)
         while outcome.status == FAILED and outcome.why == VOID:

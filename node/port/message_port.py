@@ -136,6 +136,10 @@ class MessagePort(Protocol):
         """Schedule the messages of many requests, one row for each request, which their front has joined. Each message
         gets the result that it would get by itself."""
 
+    async def schedule_all(self, draft: Draft) -> Scheduled:
+        """Schedule all messages of a draft in one entry, or none. Each has a key. If the status of any is FAILED or
+        CONFLICT, none was scheduled. Raises a refusal of them all."""
+
     async def message(self, asked: MessageAsked) -> MessageView:
         """Return a message. Raises `unknown-message`, also for text that is no id."""
 

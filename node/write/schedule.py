@@ -26,7 +26,9 @@ from node.write.proposer import Proposer
 from storage.format.schedule_status import FAILED
 from storage.store import Store
 
-_NOTHING: Final = ScheduledRow(0, 0, 0, FAILED)
+#: The result of a row that was not written.
+NOTHING: Final = ScheduledRow(0, 0, 0, FAILED)
+
 _topics = attrgetter("topic")
 _targets = attrgetter("target")
 _to_come = attrgetter(*TO_COME)
@@ -73,11 +75,10 @@ async def schedule_messages(
     return _spread(found, rows, len(messages), problems)
 
 
-def check_draft_of_one(store: Store, draft: Draft, limits: WriteLimits, clock: NodeClock) -> None:
-    """Raise the refusal of a draft's only message, if it is refused for a reason that only the leader knows. Raises
-    BadColumns for a draft that is not well formed."""
-    for problem in _problems(store, draft, limits, clock).values():
-        raise problem
+def check_drafts(store: Store, draft: Draft, limits: WriteLimits, clock: NodeClock) -> dict[int, Problem]:
+    """The refusals of a draft's messages, by row, for reasons that only the leader knows. Raises BadColumns for a draft
+    that is not well formed."""
+    return _problems(store, draft, limits, clock)
 
 
 def join_rows(rows: Sequence[ScheduledRow | Refusal]) -> Scheduled:
@@ -86,7 +87,7 @@ def join_rows(rows: Sequence[ScheduledRow | Refusal]) -> Scheduled:
     status, refused, before = bytearray(), dict[int, Refusal](), dict[int, Superseded]()
     for at, row in enumerate(rows):
         if isinstance(row, Refusal):
-            refused[at], row = row, _NOTHING
+            refused[at], row = row, NOTHING
         elif row.before is not None:
             before[at] = row.before
         for column, value in zip(columns, (row.position, row.random, row.due_ms), strict=True):

@@ -25,7 +25,7 @@ from replication.apply.message.cancel import apply_cancel
 from replication.apply.message.fail import apply_fail
 from replication.apply.message.move import apply_redrive, apply_reschedule
 from replication.apply.message.release import apply_release
-from replication.apply.message.schedule import apply_schedule
+from replication.apply.message.schedule import apply_schedule, apply_schedule_all
 from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
 from replication.apply.message.supersede import apply_supersede
 from replication.apply.operation import apply_begin_operation, apply_change_operation
@@ -44,7 +44,7 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
-from replication.command.schedule import Schedule
+from replication.command.schedule import Schedule, ScheduleAll
 from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
@@ -112,6 +112,7 @@ COMMANDS: Final = registered(
         CommandRow(Kind.DROP_TOPIC, DropTopic.unpack, apply_drop_topic),
         CommandRow(Kind.SCHEDULE, Schedule.unpack, apply_schedule),
         CommandRow(Kind.SUPERSEDE, Supersede.unpack, apply_supersede, since=NEEDS["supersede"]),
+        CommandRow(Kind.SCHEDULE_ALL, ScheduleAll.unpack, apply_schedule_all, since=NEEDS["atomic-batch"]),
         CommandRow(Kind.UNLINK, Unlink.unpack, apply_unlink),
         CommandRow(Kind.OVERDUE_CUTOFF, OverdueCutoff.unpack, apply_overdue_cutoff),
         CommandRow(Kind.BEGIN_OPERATION, BeginOperation.unpack, apply_begin_operation, since=NEEDS["operations"]),

@@ -75,6 +75,7 @@ class Kind(IntEnum):
     DROP_TOPIC = 41
     SCHEDULE = 50
     SUPERSEDE = 51
+    SCHEDULE_ALL = 52
     UNLINK = 60
     OVERDUE_CUTOFF = 61
     BEGIN_OPERATION = 70

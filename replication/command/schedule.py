@@ -108,6 +108,27 @@ class Schedule:
         return cls(topics, due_ms, size, blob, topic, tags, keys, filled(value.get("namespace"), str, "namespace"))
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleAll:
+    """New messages that are scheduled in one step: all of them, or none. Each has a key."""
+
+    messages: Schedule
+
+    def pack(self) -> Packed:
+        """The command as a section."""
+        _, rows, payload = self.messages.pack()
+        return Kind.SCHEDULE_ALL, rows, payload
+
+    @classmethod
+    def unpack(cls, section: Section) -> ScheduleAll:
+        """The command out of a section. Raises what Schedule.unpack raises, and `EntryRefused` for a row without a
+        key."""
+        messages = Schedule.unpack(section)
+        if len(messages.keys) != section.rows:
+            raise EntryRefused(f"{len(messages.keys)} keys of {section.rows} rows; one for each expected")
+        return cls(messages)
+
+
 def _check_records(size: U32, blob: memoryview) -> None:
     """Check that records fill the blob exactly and begin with their own size. Raises `EntryRefused`."""
     edges = record_edges(size)

@@ -19,6 +19,7 @@ LEVELS: Final = (1, 4)
 
 NEEDS: Final = {
     "by-receipt": 3,  # a lease says that its hand-over is known by an extension alone
+    "atomic-batch": 4,  # messages are scheduled in one entry: all, or none
     "doubt": 3,  # the state keeps the hand-overs that a dead leader may have made, and settles say so
     "extend-later": 3,  # no extension ends a lease earlier
     "gone-with-its-place": 3,  # a dead message is not redriven once the hour where it died is unlinked

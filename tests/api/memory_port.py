@@ -111,6 +111,13 @@ class MemoryPort(MemoryQueries):
             np.array(ids, "S26"), np.array(dues, np.int64), np.array(statuses, np.uint8), dict(self.fails), superseded
         )
 
+    async def schedule_all(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        held, keys = dict(self.held), dict(self.keys)
+        result = await self.schedule(messages, principal)
+        if result.problems or CONFLICT in result.status:
+            self.held, self.keys = held, keys
+        return result
+
     def _keep(self, message: MessageIn) -> tuple[Held, int]:
         if message.key is not None and (message.topic, message.key) in self.keys:
             id_text, mark = self.keys[message.topic, message.key]

@@ -291,9 +291,18 @@ SCHEDULE: Final = Operation(
 BATCH: Final = Operation(
     "scheduleBatch",
     "Schedule up to 10,000 messages",
-    {200: Answered(_LINE, "One result a line, in order.", NDJSON)},
-    said="One message a line. A wrong line does not hold up the others.",
-    parameters=(Parameter("atomic", schema.choice(("false",)), "All lines or none is not supported yet."),),
+    {
+        200: Answered(_LINE, "One result a line, in order.", NDJSON),
+        201: Answered(_LINE, "With `atomic`: all lines are scheduled.", NDJSON),
+    },
+    said="One message a line. A wrong line does not hold up the others, unless the batch is atomic.",
+    parameters=(
+        Parameter(
+            "atomic",
+            {**schema.choice(("true", "false")), "default": "false"},
+            "`true`: all lines are scheduled in one step, or none. Each has a key of its own.",
+        ),
+    ),
     request=NEW_MESSAGE,
     media=NDJSON,
     errors=("over-limit", "disk-full"),

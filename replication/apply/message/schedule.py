@@ -14,12 +14,12 @@ from replication.apply.apply_notifier import Fresh
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows
 from replication.command.entry import Envelope
-from replication.command.schedule import Key, Schedule
+from replication.command.schedule import Key, Schedule, ScheduleAll
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.rows import UNIT_KEYED
-from storage.format.schedule_status import CONFLICT, KEEP, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, FAILED, KEEP, KEPT, NEW, REPLAYED
 from storage.format.states import UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
@@ -72,6 +72,30 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
             due_ms[row] = holder.due_ms if status[row] == REPLAYED else _due_now(store, holder)
     applying.told.topics(created)
     applying.told.units(fresh, applying.index)
+    return Scheduled(position, random, due_ms, status)
+
+
+def apply_schedule_all(applying: Applying, command: ScheduleAll) -> Scheduled:
+    """Append all rows as `apply_schedule` does, unless one of them is a CONFLICT. Then nothing is written, no topic is
+    created, and the other rows are FAILED.
+    """
+    store, messages = applying.store, command.messages
+    refused: dict[int, KeyEntry] = {}
+    for key in messages.keys:
+        topic = store.catalog.topic(messages.topics[int(messages.topic[key.row])], messages.namespace)
+        holder = None if topic is None else store.catalog.key(topic.number, key.key)
+        if holder is None or _verdict(key, holder.fingerprint) != CONFLICT:
+            continue
+        if _holds(store, holder, applying.envelope):
+            refused[key.row] = holder
+    if not refused:
+        return apply_schedule(applying, messages)
+    count = len(messages.topic)
+    position, random, due_ms = np.zeros(count, np.uint64), np.zeros(count, np.uint64), np.zeros(count, np.int64)
+    status = np.full(count, FAILED, np.uint8)
+    for row, holder in refused.items():
+        position[row], random[row], due_ms[row] = holder.position, holder.random, _due_now(store, holder)
+        status[row] = CONFLICT
     return Scheduled(position, random, due_ms, status)
 
 

@@ -78,11 +78,52 @@ def test_batch_limits_and_parameters() -> None:
             long = check_problem(await client.batch(b" " * 4001), 413, "too-large")
             assert "4000 bytes" in long["detail"]
             check_problem(await client.batch(b""), 422, "invalid-field", "")
-            atomic = await client.batch(line, "/v1/messages/batch?atomic=true")
-            problem = check_problem(atomic, 422, "not-supported-yet", "")
+            atomic = await client.batch(line, "/v1/messages/batch?atomic=yes")
+            problem = check_problem(atomic, 422, "invalid-field", "")
             assert problem["errors"][0]["parameter"] == "atomic"
             unknown = await client.batch(line, "/v1/messages/batch?atomik=true")
             assert check_problem(unknown, 422, "unknown-field", "")["errors"][0]["parameter"] == "atomik"
             assert (await client.batch(line, "/v1/messages/batch?atomic=false")).status == 200
+
+    run(story())
+
+
+def test_all_or_none() -> None:
+    """201 with all lines, also when they come again; 422 with each line at fault by its number and code, and nothing
+    is scheduled."""
+
+    async def story() -> None:
+        async with running() as client:
+            keyed = [msgspec.json.encode({**_ORDER, "key": f"k{row}"}) for row in range(3)]
+            path = "/v1/messages/batch?atomic=true"
+            first = await client.batch(b"\n".join(keyed), path)
+            assert (first.status, [line["line"] for line in first.lines]) == (201, [1, 2, 3])
+            again = await client.batch(b"\n".join(keyed), path)
+            assert again.status == 201
+            assert again.lines == [{**line, "outcome": "replayed", "replayed": True} for line in first.lines]
+            count = len(client.port.held)
+            wrong = [
+                msgspec.json.encode({**_ORDER, "key": "new"}),
+                b"{",
+                msgspec.json.encode(_ORDER),
+                msgspec.json.encode({**_ORDER, "key": "new"}),
+                msgspec.json.encode({**_ORDER, "key": "k1", "on_conflict": "replace"}),
+                msgspec.json.encode({**_ORDER, "key": "k1", "dealy": 1}),
+            ]
+            problem = check_problem(await client.batch(b"\n".join(wrong), path), 422, "invalid-field")
+            assert problem["detail"].startswith("5 of the lines cannot be scheduled, so none was; the first is line 2")
+            assert [(each["line"], each["code"], each["pointer"]) for each in problem["errors"]] == [
+                (2, "malformed-line", ""),
+                (3, "invalid-field", "/key"),
+                (4, "invalid-field", "/key"),
+                (5, "not-supported-yet", "/on_conflict"),
+                (6, "unknown-field", "/dealy"),
+            ]
+            taken = msgspec.json.encode({**_ORDER, "key": "k1", "delay": "31m"})
+            refused = check_problem(await client.batch(wrong[0] + b"\n" + taken, path), 422, "invalid-field", "/key")
+            assert [(each["line"], each["code"]) for each in refused["errors"]] == [(2, "key-conflict")]
+            assert len(client.port.held) == count
+            large = b'{"topic":"a","key":"k","body":"' + b"x" * (4 << 20) + b'"}'
+            assert "4194304 bytes" in check_problem(await client.batch(large, path), 413, "too-large")["detail"]
 
     run(story())

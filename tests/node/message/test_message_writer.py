@@ -293,3 +293,27 @@ def test_a_message_that_cannot_be_written_leaves_the_holder(tmp_path: Path) -> N
         assert view.state == "scheduled"
 
     run_node(tmp_path / "n1", play)
+
+
+def test_an_atomic_batch(tmp_path: Path) -> None:
+    """All lines, or none: a key that is taken, or a topic that pushes nowhere. Sent again it has the same ids."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        await put_topic(node, "nowhere", TopicChange(mode="push"))
+        batch = [keyed("reject", b"%d" % row, key=f"k{row}") for row in range(3_000)]
+        first = await node.front.schedule_all(batch, ANONYMOUS)
+        again = await node.front.schedule_all(batch, ANONYMOUS)
+        assert ({*map(int, first.status)}, {*map(int, again.status)}) == ({NEW}, {REPLAYED})
+        assert first.ids.tolist() == again.ids.tolist()
+        count = node.group.store.unit_count
+        for wrong in (keyed("reject", b"x", key="k7"), keyed("reject", b"x", key="new", topic="nowhere")):
+            refused = await node.front.schedule_all([keyed("reject", b"y", key="fresh"), wrong], ANONYMOUS)
+            assert int(refused.status[0]) == FAILED
+            assert int(refused.status[1]) == CONFLICT or "target" in refused.problems[1].detail
+        assert node.group.store.unit_count == count
+        large = [keyed("reject", b"x" * 250_000, key=f"l{row}") for row in range(20)]
+        with pytest.raises(Problem, match="too-large"):
+            await node.front.schedule_all(large, ANONYMOUS)
+
+    run_node(tmp_path / "n1", play)

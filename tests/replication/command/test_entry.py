@@ -19,7 +19,7 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
 from replication.command.promotion import Promotion
-from replication.command.schedule import Key, Schedule
+from replication.command.schedule import Key, Schedule, ScheduleAll
 from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
@@ -82,6 +82,17 @@ COMMANDS: list[Command] = [
         doubtful=np.array([1, 0], np.uint8),
         max_wait_ms=np.array([0, 5_000], np.int64),
         due_only=np.array([0, 1], np.uint8),
+    ),
+    ScheduleAll(
+        Schedule(
+            ("a",),
+            np.array([10, 20], np.int64),
+            RECORDS.size,
+            RECORDS.blob,
+            np.zeros(2, np.uint16),
+            np.empty(0, np.uint64),
+            (Key(0, b"k", b"f" * 16, 0), Key(1, b"l", b"g" * 16, 1)),
+        )
     ),
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
@@ -193,7 +204,7 @@ def test_planned_leases_say_so() -> None:
     assert b"planned" not in entry_of(COMMANDS[4])
 
 
-LATER = RaiseLevel | Promotion | Supersede | BeginOperation | OperationChunk | ChangeOperation
+LATER = RaiseLevel | Promotion | Supersede | ScheduleAll | BeginOperation | OperationChunk | ChangeOperation
 """Commands that came after level 1."""
 
 
