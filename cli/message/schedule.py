@@ -66,7 +66,7 @@ def _encode(request: dict[str, object], body: str | None) -> bytes:
 @click.option("--delay-level", type=int, help="the n-th of the node's delay levels, from 1: 1s 5s 10s 30s 1m 2m ...")
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="delivered with it")
-@click.option("--key", help="makes the request safe to send again")
+@click.option("--key", help="makes the request safe to send again, unless it replaces or extends")
 @click.option("--on-conflict", help="when another message has the key: reject, keep, replace, extend")
 @click.option("--max-wait", type=Duration(), help="with extend: due at most so long after it was first scheduled")
 @click.option("--extend-body", help="with extend: last (of this request) or first (unchanged)")

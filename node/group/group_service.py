@@ -84,7 +84,7 @@ class GroupService(ClusterService):
         self._writing = MessageWriter(
             parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels.require,
             WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms),
-            self._changes, self._leadership.require,
+            self._leadership.require, self._left_as_it_is,
         )  # fmt: skip
         self._settling = Settling(
             parts.store, parts.clock, parts.entropy, parts.proposer, delivery_log=parts.delivery_log,
@@ -182,6 +182,10 @@ class GroupService(ClusterService):
             term, asked.id, due_ms=asked.due_ms, delay_ms=asked.delay_ms, if_match=asked.if_match,
             max_delay_ms=self._parts.config.limits.max_delay_ms,
         )  # fmt: skip
+
+    @reads_files
+    async def _left_as_it_is(self, result: int, id: str) -> Problem:
+        return await self._changes.refusal(result, id)
 
     # -- topics
 

@@ -4,24 +4,23 @@
     propose    the new message, with the name of that holder (replication/command/supersede.py)
     again      if somebody else has the key by then: nothing was written
 
-Two for the same key take effect in the order in which they came. So do the messages of one request that have the same
-key.
+The queue looks when it puts the entry together (node/write/supersede_queue.py). Two for the same key take effect in the
+order in which they came. So do the messages of one request that have the same key.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from api.port.port import MessageIn
 from api.port.problem import Problem
-from node.handover.term import Leads
-from node.message.change import MessageChange
-from node.port.draft import Draft, DraftKey, encode_draft, rows_of
+from node.handover.term import Leads, Term
+from node.port.draft import Draft, encode_draft, rows_alone, rows_of
 from node.port.message_port import Scheduled, ScheduledRow, Superseded
 from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
@@ -31,7 +30,7 @@ from node.write.command_queues import payload_bytes
 from node.write.proposer import Proposer
 from node.write.schedule import NOTHING, WriteLimits, check_drafts, join_rows, schedule_messages, schedule_one
 from node.write.stamp_drafts import stamp_draft
-from node.write.supersede_queue import Outcome, SupersedeOrder
+from node.write.supersede_queue import Looked, Outcome, SupersedeOrder
 from replication.apply.message.message_location import IN_PROGRESS, find_standing
 from replication.apply.message.schedule import Scheduled as Applied
 from replication.apply.message.supersede import VOID
@@ -45,14 +44,18 @@ from storage.tables.operation_row import id_of
 
 #: So many messages of one request are looked at and proposed at once, as many as an entry takes.
 AT_ONCE: Final = 1_000
+#: So many are put into the queue in one step of the loop.
+A_STEP: Final = 64
 #: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was taken before.
 ATOMIC_BYTES_MAX: Final = 9 << 19
+_ELSEWHERE: Final = ("no-leader", "draining")
+_UNANSWERED: Final = Refusal("internal", "a message has no answer")
 
 
 class MessageWriter:
     """Writes new messages on one node. The caller has checked that it leads, and that the disk has room. `leads`
     returns the term, and raises a Problem unless the node may answer as leader at this moment. `require` raises one if
-    the cluster's level lacks a feature."""
+    the cluster's level lacks a feature. `refusal` makes the Problem for a message that a command left as it is."""
 
     def __init__(
         self,
@@ -62,19 +65,19 @@ class MessageWriter:
         entropy: Entropy,
         require: Callable[[str], None],
         limits: WriteLimits,
-        changes: MessageChange,
         leads: Leads,
+        refusal: Callable[[int, str], Awaitable[Problem]],
     ) -> None:
         self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
-        self._require, self._limits, self._changes, self._leads = require, limits, changes, leads
+        self._require, self._limits, self._leads, self._changed_not = require, limits, leads, refusal
 
     async def one(self, message: MessageIn | Draft) -> ScheduledRow:
         """Write a request's only message. Raises its refusal."""
         if isinstance(message, Draft):
             if any(key.on_conflict in SUPERSEDES for key in message.keys):
-                return await self._supersede(message)
+                return await self._only(message)
         elif message.on_conflict in CHANGING and message.key is not None:
-            return await self._supersede(encode_draft((message,)))
+            return await self._only(encode_draft((message,)))
         return await schedule_one(self._store, self._proposer, self._limits, self._clock, message)
 
     async def many(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> Scheduled:
@@ -89,15 +92,22 @@ class MessageWriter:
                 self._store, self._proposer, self._limits, self._clock, messages, requests=requests
             )
         draft = messages if isinstance(messages, Draft) else encode_draft(messages)
-        done: dict[int, ScheduledRow | Refusal] = {}
-        for plain, changing in _turns(draft):
+        return await self._in_turns(draft)
+
+    async def _in_turns(self, draft: Draft) -> Scheduled:
+        """Write a draft with rows that may change the holders of their keys. Raises the refusal of them all if nothing
+        was written because this node does not lead, so that they are sent to the leader again."""
+        problems = check_drafts(self._store, draft, self._limits, self._clock)
+        done: dict[int, ScheduledRow | Refusal] = {row: Refusal.of(problem) for row, problem in problems.items()}
+        for plain, changing in _turns(draft, problems.keys()):
             await self._plain(draft, plain, done)
-            left = iter(changing)
-            while rows := list(islice(left, AT_ONCE)):
-                answers = await asyncio.gather(*(self._each(rows_of(draft, [row])) for row in rows))
+            for start in range(0, len(changing), AT_ONCE):
+                rows = changing[start : start + AT_ONCE]
+                answers = await self._supersede([*rows_alone(draft, rows)])
                 done.update(zip(rows, answers, strict=True))
-        if len(draft) == 1 and isinstance(refused := done[0], Refusal):
-            raise refused.problem()
+        refused = [row for row in done.values() if isinstance(row, Refusal)]
+        if len(refused) == len(draft) and (len(draft) == 1 or all(each.code in _ELSEWHERE for each in refused)):
+            raise refused[0].problem()
         return join_rows([done[row] for row in range(len(draft))])
 
     async def all_or_none(self, draft: Draft) -> Scheduled:
@@ -129,40 +139,66 @@ class MessageWriter:
         for at, (row, *values) in enumerate(zip(rows, *columns, some.status, strict=True)):
             done[row] = some.refused[at] if at in some.refused else ScheduledRow(*values)
 
-    async def _each(self, draft: Draft) -> ScheduledRow | Refusal:
-        try:
-            return await self._supersede(draft)
-        except Problem as problem:
-            return Refusal.of(problem)
-
-    async def _supersede(self, draft: Draft) -> ScheduledRow:
-        """Write one message that may change the holder of its key."""
-        self._require("supersede")
+    async def _only(self, draft: Draft) -> ScheduledRow:
         for problem in check_drafts(self._store, draft, self._limits, self._clock).values():
             raise problem
-        (key,) = draft.keys
-        outcome = await self._proposed(draft, key)
-        while outcome.status == FAILED and outcome.why == VOID:
-            outcome = await self._proposed(draft, key)
+        (answer,) = await self._supersede([draft])
+        if isinstance(answer, Refusal):
+            raise answer.problem()
+        return answer
+
+    async def _supersede(self, drafts: Sequence[Draft]) -> list[ScheduledRow | Refusal]:
+        """Write messages that may change the holders of their keys, each a draft of its own."""
+        answers: list[ScheduledRow | Refusal] = [_UNANSWERED] * len(drafts)
+        left = list(range(len(drafts)))
+        while left:
+            proposed: dict[int, asyncio.Future[Outcome]] = {}
+            for count, row in enumerate(left):
+                try:
+                    proposed[row] = self._propose(drafts[row])
+                except Problem as problem:
+                    answers[row] = Refusal.of(problem)
+                if count % A_STEP == A_STEP - 1:
+                    await asyncio.sleep(0)
+            left = []
+            # Shielded: if the client goes away, the messages and the holds that go with them stay.
+            outcomes = await asyncio.gather(*map(asyncio.shield, proposed.values()), return_exceptions=True)
+            for row, outcome in zip(proposed, outcomes, strict=True):
+                if isinstance(outcome, Outcome) and outcome.status == FAILED and outcome.why == VOID:
+                    left.append(row)
+                else:
+                    answers[row] = await self._answer(outcome)
+        return answers
+
+    def _propose(self, draft: Draft) -> asyncio.Future[Outcome]:
+        self._require("supersede")
+        term, (key,) = self._leads(), draft.keys
+        look = partial(self._look, term, draft.topics[0], key.key, len(draft.records))
+        return self._proposer.supersede(SupersedeOrder(draft, look, term.holding.until))
+
+    def _look(self, term: Term, topic: str, key: bytes, size: int) -> Looked:
+        """Find the holder of a key for a message of `size` bytes."""
+        holder = self._holder(topic, key)
+        if holder == GONE:
+            return Looked(GONE, False, move_weight(size))
+        place = self._store.last_place(holder)
+        at = np.array([place], np.uint64)
+        doubtful = term.doubts(holder, place, self._store.records(at)[0])
+        return Looked(holder, doubtful, move_weight(max(size, int(self._store.units(at)["size"][0]))))
+
+    async def _answer(self, outcome: Outcome | BaseException) -> ScheduledRow | Refusal:
+        if isinstance(outcome, Problem):
+            return Refusal.of(outcome)
+        if isinstance(outcome, BaseException):
+            raise outcome
         if outcome.status == FAILED:
-            raise await self._refusal(outcome)
+            return Refusal.of(await self._refusal(outcome))
         before = None
         if outcome.status != NEW:
             before = Superseded(
                 outcome.previous, outcome.previous_random, outcome.attempts, outcome.prior, outcome.revision
             )
         return ScheduledRow(outcome.position, outcome.random, outcome.due_ms, outcome.status, before)
-
-    async def _proposed(self, draft: Draft, key: DraftKey) -> Outcome:
-        term, holder, doubtful = self._leads(), self._holder(draft.topics[0], key.key), False
-        if holder != GONE:
-            place = self._store.last_place(holder)
-            doubtful = term.doubts(holder, place, self._store.records(np.array([place], np.uint64))[0])
-        proposed = self._proposer.supersede(SupersedeOrder(draft, holder, doubtful, move_weight(len(draft.records))))
-        if holder != GONE:
-            term.holding.until([holder], proposed)
-        # Shielded: if the client goes away, the message and the hold that goes with it stay.
-        return await asyncio.shield(proposed)
 
     def _holder(self, topic: str, key: bytes) -> int:
         """The home of the message that holds the key, GONE if nobody does, or its message has ended."""
@@ -179,18 +215,20 @@ class MessageWriter:
             detail = f"operation {id} is about to move the message that has the key; wait for its end, or abort it"
             return Problem("in-progress", detail, operation=id)
         id = encode_id(self._store.group, outcome.previous, outcome.previous_random)
-        refused = await self._changes.refusal(outcome.why, id)
+        refused = await self._changed_not(outcome.why, id)
         return Problem(refused.code, f"message {id} has the key: {refused.detail}", **refused.extra | {"id": id})
 
 
-def _turns(draft: Draft) -> list[tuple[list[int], list[int]]]:
-    """Divide the rows into turns, one after the other: in each the rows that change no holder come first. Rows with the
-    same key keep their order."""
+def _turns(draft: Draft, refused: Collection[int]) -> list[tuple[list[int], list[int]]]:
+    """Divide the rows that are not refused into turns, one after the other. In each turn the rows that change no holder
+    come first. Rows with the same key keep their order."""
     turns: list[tuple[list[int], list[int]]] = [([], [])]
     topic = np.frombuffer(draft.topic, np.uint16)
     newest: dict[tuple[int, bytes], tuple[int, bool]] = {}  # by topic and key, the turn of the row before, and its kind
     keys = {key.row: key for key in draft.keys}
     for row in range(len(draft)):
+        if row in refused:
+            continue
         turn, changes = 0, False
         if (key := keys.get(row)) is not None:
             changes, name = key.on_conflict in SUPERSEDES, (int(topic[row]), key.key)

@@ -9,7 +9,7 @@ one of another kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Annotated, Final
 
@@ -169,6 +169,22 @@ def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
         records=b"".join([draft.records[begin:end] for begin, end in zip(begins, ends, strict=True)]),
         keys=tuple(msgspec.structs.replace(key, row=new_row[key.row]) for key in draft.keys if key.row in new_row),
     )
+
+
+def rows_alone(draft: Draft, rows: Sequence[int]) -> Iterator[Draft]:
+    """Yield a draft of each of these rows alone. The columns are read once, however many rows there are."""
+    edges: list[int] = (8 * record_edges(np.frombuffer(draft.size, np.uint32))).tolist()
+    topic: list[int] = np.frombuffer(draft.topic, np.uint16).tolist()
+    keys = {key.row: (msgspec.structs.replace(key, row=0),) for key in draft.keys}
+    for row in rows:
+        columns = {
+            name: getattr(draft, name)[row * width : (row + 1) * width] for name, width in (_WIDTH | _OPTIONAL).items()
+        }
+        columns["topic"] = _FIRST_TOPIC
+        records = draft.records[edges[row] : edges[row + 1]]
+        yield msgspec.structs.replace(
+            draft, **columns, topics=(draft.topics[topic[row]],), records=records, keys=keys.get(row, ())
+        )
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from api.port.problem import Problem
 from node.port.draft import Draft, join_drafts
 from node.runtime.entropy import Entropy
-from node.write.command_queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, Section, WaitingQueue, fitting, resolve
+from node.write.command_queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, Section, WaitingQueue, problem_of, resolve
 from node.write.stamp_drafts import stamp_draft
 from replication.apply.message.supersede import Superseded
 from replication.command.supersede import Supersede
+from storage.format.position import GONE
 
 #: So many messages may wait, and so many bytes of their records.
 WAITING_MAX: Final = 20_000
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+UNKNOWN_DETAIL: Final = (
+    "the leader or the disks failed meanwhile; look the message of this key up before you send again"
+)
+#: What a look at a holder weighs, beside the move. So an entry has 140 small messages, in 60 ms of the loop.
+LOOK_WEIGHT: Final = 6
+
+
+class Looked(NamedTuple):
+    """The holder of a key: its home, GONE if nobody has the key. `doubtful` is as in CancelOrder. `weight` is that of a
+    move of the larger of the two messages (node/settle/move_size.py)."""
+
+    holder: int
+    doubtful: bool
+    weight: int
 
 
 class SupersedeOrder(NamedTuple):
-    """One message with its key. `holder` is the home of the message that is held for it, GONE for none. `doubtful` is
-    as in CancelOrder. `weight` is that of a move of it (node/settle/move_size.py)."""
+    """One message with its key. `look` finds the holder of the key, and is called when the entry is put together.
+    `hold` then holds this message until the outcome is known."""
 
     draft: Draft
-    holder: int
-    doubtful: bool
-    weight: int = 1
+    look: Callable[[], Looked]
+    hold: Callable[[Sequence[int], asyncio.Future[Any]], None]
 
 
 class Outcome(NamedTuple):
@@ -70,17 +84,22 @@ class SupersedeQueue(WaitingQueue[SupersedeOrder, Outcome]):
         super().refuse()
 
     def take(self, now_ms: int) -> list[Section]:
-        """Return a Supersede of the messages that have waited longest, as many as ENTRY_MOVES_MAX allows."""
-        if not self._waiting:
+        """Return a Supersede of the messages that have waited longest, as many as ENTRY_MOVES_MAX allows. Their holders
+        are looked up here, when all earlier entries are applied. So a message rarely names another holder than its key
+        has, and messages with the same key take effect in their order."""
+        looked = self._look()
+        taken = self._take(len(looked))
+        if not taken:
             return []
-        taken = self._take(fitting(list(self._weights()), ENTRY_MOVES_MAX))
-        orders = [order for order, _ in taken]
-        draft = join_drafts([order.draft for order in orders])
+        for (order, future), found in zip(taken, looked, strict=True):
+            if found.holder != GONE:
+                order.hold([found.holder], future)
+        draft = join_drafts([order.draft for order, _ in taken])
         self._bytes -= len(draft.records)
         command = Supersede(
-            stamp_draft(draft, now_ms=now_ms, random=self._entropy.id_bits(len(orders))),
-            holder=np.array([order.holder for order in orders], np.uint64),
-            doubtful=np.array([order.doubtful for order in orders], np.uint8),
+            stamp_draft(draft, now_ms=now_ms, random=self._entropy.id_bits(len(taken))),
+            holder=np.array([found.holder for found in looked], np.uint64),
+            doubtful=np.array([found.doubtful for found in looked], np.uint8),
             max_wait_ms=np.array([key.max_wait_ms for key in draft.keys], np.int64),
             due_only=np.array([key.due_only for key in draft.keys], np.uint8),
         )
@@ -88,13 +107,23 @@ class SupersedeQueue(WaitingQueue[SupersedeOrder, Outcome]):
         def give(results: Superseded | None, error: str | None, index: int) -> None:
             columns = None if results is None else [column.tolist() for column in results]
             for row, (_, future) in enumerate(taken):
+                if error is not None and problem_of(error).code == "outcome-unknown" and not future.done():
+                    future.set_exception(Problem("outcome-unknown", UNKNOWN_DETAIL))
+                    continue
                 resolve(future, None if columns is None else Outcome(*[column[row] for column in columns]), error)
 
         return [(command.pack(), give)]
 
-    def _weights(self) -> Iterator[int]:
+    def _look(self) -> list[Looked]:
+        """Look up the holders for the messages that go into the next entry, from the first on."""
+        looked: list[Looked] = []
         names: set[tuple[str, bytes]] = set()
+        room = ENTRY_MOVES_MAX
         for order, _ in self._waiting:
-            name = order.draft.topics[0], order.draft.keys[0].key
-            yield order.weight + MOVE_AGAIN_WEIGHT * (name in names)
+            found, name = order.look(), (order.draft.topics[0], order.draft.keys[0].key)
+            room -= LOOK_WEIGHT + found.weight + MOVE_AGAIN_WEIGHT * (name in names)
+            if looked and room < 0:
+                break
+            looked.append(found)
             names.add(name)
+        return looked

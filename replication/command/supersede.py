@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replication.command.column import ColumnReader, pack_columns
+from replication.command.column import DUE_MS_MAX, ColumnReader, pack_columns
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from replication.command.schedule import Schedule
 from storage.format.array import I64, U8, U64
@@ -54,8 +54,9 @@ class Supersede:
             raise EntryRefused(f"{len(messages.keys)} keys of {section.rows} rows; one for each expected, in order")
         if any(key.on_conflict not in SUPERSEDES for key in messages.keys):
             raise EntryRefused("a key that leaves its holder alone stands in a command of another kind")
-        if len(supersede.max_wait_ms) and int(supersede.max_wait_ms.min()) < 0:
-            raise EntryRefused(f"a longest wait of {int(supersede.max_wait_ms.min())} ms")
+        wrong = supersede.max_wait_ms[(supersede.max_wait_ms < 0) | (supersede.max_wait_ms > DUE_MS_MAX)]
+        if len(wrong):
+            raise EntryRefused(f"a longest wait of {int(wrong[0])} ms; 0 to {DUE_MS_MAX} expected")
         try:
             supersede.records()
         except (Corrupt, FormatRefused, ValueError) as broken:

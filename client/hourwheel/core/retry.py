@@ -39,8 +39,9 @@ def asks_one_node(path: str) -> bool:
 def repeatable(method: str, keyed: bool) -> bool:
     """True if it makes no difference to do the request a second time.
 
-    `keyed`: the request has a key, or its client knows that a second time changes nothing, such as for an ack. A PUT or
-    DELETE that is not `keyed` is not repeated: it could undo what another client did in between.
+    `keyed`: the request has a key and neither replaces nor extends, or its client knows that a second time changes
+    nothing, such as for an ack. A PUT or DELETE that is not `keyed` is not repeated: it could undo what another client
+    did in between.
     """
     return keyed or method.upper() in READS
 

@@ -226,6 +226,7 @@ def _extend(
     moves = move(
         store, leaving, records, applying.envelope,
         extensions=extensions, asked_due_ms=due_ms, tags=np.where(due_only, units["tags"], masks),
+        uncounted=np.where(due_only, [record.attempt for record in before], states.attempt[at]).astype(np.uint16),
     )  # fmt: skip
     answer.status[now], answer.prior[now], answer.revision[now] = EXTENDED, prior, revision
     answer.position[now], answer.random[now], answer.due_ms[now] = home, holders.random[at], leaving.due_ms

@@ -11,10 +11,12 @@ from api.port.port import ANONYMOUS, Delivery, Extend, MessageIn, PullIn, Schedu
 from api.port.problem import Problem
 from node.cluster.levels import Levels
 from node.node import Node
-from node.write.supersede_queue import Outcome, SupersedeOrder
+from node.write.command_queues import Section
+from node.write.supersede_queue import Outcome, SupersedeOrder, SupersedeQueue
 from storage.format.position import HOUR_MS
 from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, NEW, REPLACED, REPLAYED
 from storage.tables.registry import OPERATIONS
+from storage.tables.topic import subscription_of
 from tests.node.message.everything import put_topic, schedule, views_of
 from tests.node.operation.test_cancel_many import begin, ready, stopped, wish
 from tests.node.operation.test_failover import has_applied
@@ -34,7 +36,7 @@ def keyed(
     tags: tuple[str, ...] = (),
 ) -> MessageIn:
     """A message with a key; its fingerprint is its body."""
-    mark = body.ljust(16, b"\0")
+    mark = body[:16].ljust(16, b"\0")
     return MessageIn(
         topic, body, delay_ms=delay_ms, key=key, on_conflict=on_conflict, fingerprint=mark, extend=extend, tags=tags
     )
@@ -125,34 +127,49 @@ def test_a_leased_holder(tmp_path: Path) -> None:
 
 
 def test_it_is_not_handed_over_meanwhile(tmp_path: Path) -> None:
-    """From the look at the holder to the result. The row of a message that somebody else replaced is looked at
-    again."""
+    """From the look at the holder to the result."""
 
     async def play(node: Node) -> None:
         await ready(node)
         (held,) = await schedule(node, [keyed("reject", delay_ms=0)])
-        proposer = node.group.proposer
-        proposed = proposer.supersede
-        outcomes: list[Outcome] = []
-        others: list[ScheduledOne] = []
+        await until(lambda: node.group.leadership.require().handing_over.ready_count == 1, what="a ready message")
+        take, found = SupersedeQueue.take, list[int]()
 
-        def late(order: SupersedeOrder) -> asyncio.Future[Outcome]:
-            async def play_late() -> Outcome:
-                assert await pull(node, wait_ms=0) == [], "it is held"
-                if not others:  # somebody else replaces it first
-                    with patch.object(proposer, "supersede", proposed):
-                        others.append(await send(node, keyed("replace", b"x")))
-                outcomes.append(await proposed(order))
-                return outcomes[-1]
+        def checked(self: SupersedeQueue, now_ms: int) -> list[Section]:
+            sections = take(self, now_ms)
+            if sections:
+                handing_over = node.group.leadership.require().handing_over
+                made = handing_over.hand_over(subscription_of(1), 1, 60_000, now_ms, trusted=True)
+                found.append(len(made.position))
+            return sections
 
-            return asyncio.ensure_future(play_late())
-
-        with patch.object(proposer, "supersede", late):
+        with patch.object(SupersedeQueue, "take", checked):
             done = await send(node, keyed("replace", b"2", delay_ms=0))
-        assert [outcome.status for outcome in outcomes] == [FAILED, REPLACED]
-        assert [each.superseded and each.superseded.id for each in (*others, done)] == [held, others[0].id]
+        assert (found, done.status, done.superseded and done.superseded.id) == ([0], REPLACED, held)
         (got,) = await pull(node)
         assert (got.id, got.body) == (done.id, b"2")
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_holder_of_the_same_entry_is_looked_up_again(tmp_path: Path) -> None:
+    """A message that is scheduled in the same entry comes first. Its key was free at the look."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        proposer = node.group.proposer
+        proposed, outcomes = proposer.supersede, list[asyncio.Future[Outcome]]()
+
+        def noted(order: SupersedeOrder) -> asyncio.Future[Outcome]:
+            outcomes.append(proposed(order))
+            return outcomes[-1]
+
+        with patch.object(proposer, "supersede", noted):
+            first, done = await asyncio.gather(
+                schedule(node, [keyed("reject", b"x")]), send(node, keyed("replace", b"2"))
+            )
+        assert [each.result().status for each in outcomes] == [FAILED, REPLACED]
+        assert (done.superseded and done.superseded.id) == first[0]
 
     run_node(tmp_path / "n1", play)
 
@@ -177,20 +194,21 @@ def test_many_at_once_for_one_key(tmp_path: Path) -> None:
     run_node(tmp_path / "n1", play)
 
 
-def test_lines_of_a_batch_take_effect_in_their_order(tmp_path: Path) -> None:
-    """Also where lines that change the holder stand between others."""
+def test_an_extend_counts_attempts_anew(tmp_path: Path) -> None:
+    """The new content has its own policy, and is tried by it, however often the old one was."""
 
     async def play(node: Node) -> None:
         await ready(node)
-        rules = ["keep", "replace", "replace", "keep", "extend", "reject"]
-        lines = [keyed(rule, b"%d" % row) for row, rule in enumerate(rules)] + [MessageIn("orders", b"z")]
-        result = await node.front.schedule(lines, ANONYMOUS)
-        ids = [id.decode() for id in result.ids.tolist()]
-        assert [*map(int, result.status)] == [NEW, REPLACED, REPLACED, 3, EXTENDED, CONFLICT, NEW]
-        assert [ids[2]] * 4 == ids[2:6]
-        assert {row: each.id for row, each in result.superseded.items()} == {1: ids[0], 2: ids[1], 4: ids[2]}
-        (view,) = await views_of(node, [ids[2]])
-        assert (view.state, view.body) == ("scheduled", b"4")
+        await put_topic(node, "orders", TopicChange(retry={"max_attempts": 2, "min_backoff_ms": 1}))
+        (held,) = await schedule(node, [keyed("reject", delay_ms=0)])
+        (pulled,) = await pull(node)
+        await node.front.nack("orders", [pulled.receipt], delay_ms=60_000, principal=ANONYMOUS)
+        for body in (b"2", b"3"):
+            done = await send(node, keyed("extend", body, delay_ms=0))
+            assert (done.status, done.id) == (EXTENDED, held)
+            (got,) = await pull(node)
+            assert got.body == body
+            await node.front.nack("orders", [got.receipt], delay_ms=60_000, principal=ANONYMOUS)
 
     run_node(tmp_path / "n1", play)
 
@@ -291,29 +309,5 @@ def test_a_message_that_cannot_be_written_leaves_the_holder(tmp_path: Path) -> N
             await send(node, keyed("replace", b"2", delay_ms=4_000 * 86_400_000))
         (view,) = await views_of(node, [held])
         assert view.state == "scheduled"
-
-    run_node(tmp_path / "n1", play)
-
-
-def test_an_atomic_batch(tmp_path: Path) -> None:
-    """All lines, or none: a key that is taken, or a topic that pushes nowhere. Sent again it has the same ids."""
-
-    async def play(node: Node) -> None:
-        await ready(node)
-        await put_topic(node, "nowhere", TopicChange(mode="push"))
-        batch = [keyed("reject", b"%d" % row, key=f"k{row}") for row in range(3_000)]
-        first = await node.front.schedule_all(batch, ANONYMOUS)
-        again = await node.front.schedule_all(batch, ANONYMOUS)
-        assert ({*map(int, first.status)}, {*map(int, again.status)}) == ({NEW}, {REPLAYED})
-        assert first.ids.tolist() == again.ids.tolist()
-        count = node.group.store.unit_count
-        for wrong in (keyed("reject", b"x", key="k7"), keyed("reject", b"x", key="new", topic="nowhere")):
-            refused = await node.front.schedule_all([keyed("reject", b"y", key="fresh"), wrong], ANONYMOUS)
-            assert int(refused.status[0]) == FAILED
-            assert int(refused.status[1]) == CONFLICT or "target" in refused.problems[1].detail
-        assert node.group.store.unit_count == count
-        large = [keyed("reject", b"x" * 250_000, key=f"l{row}") for row in range(20)]
-        with pytest.raises(Problem, match="too-large"):
-            await node.front.schedule_all(large, ANONYMOUS)
 
     run_node(tmp_path / "n1", play)
