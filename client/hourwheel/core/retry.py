@@ -39,9 +39,9 @@ def asks_one_node(path: str) -> bool:
 def repeatable(method: str, keyed: bool) -> bool:
     """True if it makes no difference to do the request a second time.
 
-    `keyed`: the request has a key and neither replaces nor extends, or its client knows that a second time changes
-    nothing, such as for an ack. A PUT or DELETE that is not `keyed` is not repeated: it could undo what another client
-    did in between.
+    `keyed`: a second time surely changes nothing, because of the request's key, or as for an ack. A message that
+    replaces or extends is not `keyed`. A PUT or DELETE that is not `keyed` is not repeated: it could undo what another
+    client did in between.
     """
     return keyed or method.upper() in READS
 
