@@ -26,7 +26,7 @@ from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
-from node.write.command_queues import payload_bytes
+from node.write.command_queues import payload_bytes, taken
 from node.write.proposer import Proposer
 from node.write.schedule import NOTHING, WriteLimits, check_drafts, join_rows, schedule_messages, schedule_one
 from node.write.stamp_drafts import stamp_draft
@@ -174,7 +174,9 @@ class MessageWriter:
         self._require("supersede")
         term, (key,) = self._leads(), draft.keys
         look = partial(self._look, term, draft.topics[0], key.key, len(draft.records))
-        return self._proposer.supersede(SupersedeOrder(draft, look, term.holding.until))
+        proposed = self._proposer.supersede(SupersedeOrder(draft, look, term.holding.until))
+        proposed.add_done_callback(taken)
+        return proposed
 
     def _look(self, term: Term, topic: str, key: bytes, size: int) -> Looked:
         """Find the holder of a key for a message of `size` bytes."""

@@ -31,6 +31,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.settle.move_size import move_pieces, move_weights
+from node.write.command_queues import taken
 from node.write.proposer import Proposer
 from replication.apply.apply_notifier import Changes
 from replication.apply.operation import BEGUN, CHANGED
@@ -233,7 +234,7 @@ class OperationWork(LeaderService):
         pace.took(count, self._now_s())
         command = OperationChunk(each.number, begin, chunk.end, chunk.last, chunk.places)
         proposed = asyncio.ensure_future(self._proposer.propose_single(command))
-        proposed.add_done_callback(_look)
+        proposed.add_done_callback(taken)
         self._proposed.append((each.number, proposed))
 
     def _most(self, each: RunningSet) -> int:
@@ -261,9 +262,3 @@ class OperationWork(LeaderService):
         if done is None:
             await asyncio.sleep(AGAIN_S)
         return bool(done)
-
-
-def _look(proposed: asyncio.Future[bool]) -> None:
-    """Take the error, if there is one: at the end of a term nobody waits for the chunks that were proposed."""
-    if not proposed.cancelled():
-        proposed.exception()

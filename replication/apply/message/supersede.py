@@ -25,6 +25,7 @@ from replication.apply.message.message_location import (
     LEASED,
     SETTLED,
     UNKNOWN,
+    Mask,
     MessageLocation,
     find_standing,
     revisions,
@@ -153,11 +154,17 @@ def _holders(applying: Applying, command: Supersede, topic: U32, rows: Rows) -> 
     return _Holders(home, np.array([entry.random for entry in entries], np.uint64), standing, verdict, owner)
 
 
+def _doubtful(command: Supersede, rows: Rows, holders: _Holders) -> Mask:
+    """The leader's judgement of each row's holder. It is of the holder that the row names, and of no other."""
+    judged: Mask = (command.doubtful[rows] > 0) & (holders.home == command.holder[rows])
+    return judged
+
+
 def _cancel(
     applying: Applying, command: Supersede, rows: Rows, holders: _Holders, at: Rows, answer: Superseded
 ) -> None:
     """Cancel the holders of the rows `at` of `rows`."""
-    doubtful = command.doubtful[rows] > 0
+    doubtful = _doubtful(command, rows, holders)
     prior = cancel_free(applying.store, holders.home, holders.standing, doubtful, at, applying.envelope)
     count_cancelled(applying, None if holders.owner is None else holders.owner.at(at), prior[at])
     answer.prior[rows[at]], answer.status[rows[at]] = prior[at], REPLACED
@@ -201,7 +208,7 @@ def _extend(
     created_ms = np.array([record.created_ms for record in before], np.int64)
     latest_ms = np.maximum(created_ms + command.max_wait_ms[now], units["due_ms"])
     due_ms = np.minimum(command.messages.due_ms[now], latest_ms)
-    doubtful = command.doubtful[rows] > 0
+    doubtful = _doubtful(command, rows, holders)
     prior = priors(store, holders.home, holders.standing, doubtful, at)[at]
     due_only = command.due_only[now] > 0
     records = [

@@ -1,6 +1,7 @@
 """Messages that replace or extend the holders of their keys, on a whole node."""
 
 import asyncio
+import gc
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -12,6 +13,7 @@ from api.port.problem import Problem
 from node.cluster.levels import Levels
 from node.node import Node
 from node.write.command_queues import Section
+from node.write.proposer import Proposer
 from node.write.supersede_queue import Outcome, SupersedeOrder, SupersedeQueue
 from storage.format.position import HOUR_MS
 from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, NEW, REPLACED, REPLAYED
@@ -311,3 +313,24 @@ def test_a_message_that_cannot_be_written_leaves_the_holder(tmp_path: Path) -> N
         assert view.state == "scheduled"
 
     run_node(tmp_path / "n1", play)
+
+
+def test_nobody_waits_for_a_refusal_any_more(tmp_path: Path) -> None:
+    """Seed 402 of the simulator: the client had gone when its message was refused, and the node took the error that
+    nobody heard for one of its own."""
+    unheard: list[object] = []
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+        with patch.object(Proposer, "kick", lambda self: None):  # it stays in the queue
+            calling = asyncio.ensure_future(send(node, keyed("replace")))
+            await until(lambda: bool(node.group.proposer._supersedes._waiting), what="a message in the queue")
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+            node.group.proposer._supersedes.refuse()
+        gc.collect()
+
+    run_node(tmp_path / "n1", play)
+    assert unheard == []

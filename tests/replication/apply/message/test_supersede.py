@@ -223,6 +223,17 @@ def test_the_same_key_in_one_entry(log: Log) -> None:
     assert (both.status.tolist(), both.position.tolist()[2]) == ([NEW, NEW, EXTENDED], both.position.tolist()[0])
 
 
+def test_a_doubt_is_of_the_named_holder_alone(log: Log) -> None:
+    """Seed 410 of the simulator: an extend of a leased message in doubt made another one, and a replace of that one in
+    the same entry took over the doubt."""
+    home = holder(log)
+    log.apply(lease(home))
+    done = said(log, wishes(EXTEND, T0 + 5, T0 + 6, holder=home, doubtful=True))
+    assert (done.status.tolist(), done.prior.tolist()) == ([NEW, EXTENDED], [NONE, NONE])
+    both = wishes(REPLACE, T0 + 7, T0 + 8, holder=int(done.position[0]), doubtful=True)
+    assert said(log, both).prior.tolist() == [DOUBTFUL, NONE]
+
+
 def test_receipts_and_moves_of_the_holder(log: Log) -> None:
     """An old receipt is stale; one that was rescheduled is replaced where it stands."""
     home = holder(log)
