@@ -55,6 +55,9 @@ PULLS = (
     Request("GET /v1/messages/$job", "200"),
     Request("PATCH /v1/messages/$job", "409 leased", {"delay": "1m"}),
     Request("DELETE /v1/messages/$job", "409 leased"),
+    Request(
+        "POST /v1/messages", "409 leased", {"topic": "~.jobs", "body": 1, "key": "~.job", "on_conflict": "replace"}
+    ),
     Request("DELETE /v1/topics/~.jobs", "409 not-empty"),
     _receipts("extend", "$r1", lease="5m"),
     _receipts("extend", "$r1", "$r1", "nonsense"),

@@ -208,6 +208,7 @@ OPERATIONS = (
     Request("POST /v1/messages/shift", "404 unknown-topic", {"topic": "~.none", "by": "1h"}),
     Request("POST /v1/messages/shift", "200", {"topic": "~.orders", "by": "1h", "tag": "nowhere"}),
     *(Request("POST /v1/messages", "201", {"topic": "~.slow", "body": 1, "delay": "30d"}) for _ in range(30)),
+    Request("POST /v1/messages", "201", {"topic": "~.slow", "body": 1, "delay": "31d", "key": "~.slow"}),
     Request(
         "POST /v1/operations",
         "202",
@@ -217,6 +218,11 @@ OPERATIONS = (
     ),
     Request("POST /v1/operations", "409 in-progress", {"kind": "shift", "topic": "~.slow", "by": "1h"}),
     Request("POST /v1/messages/shift", "409 in-progress", {"topic": "~.slow", "by": "1h"}),
+    Request(
+        "POST /v1/messages",
+        "409 in-progress",
+        {"topic": "~.slow", "body": 2, "key": "~.slow", "on_conflict": "extend", "extend": {"body": "first"}},
+    ),
     Request("POST /v1/messages/redrive", "409 in-progress", {"topic": "~.slow"}),
     *(
         each

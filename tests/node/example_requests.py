@@ -10,7 +10,7 @@ from api.http.route import Route
 from api.serve import ROUTES
 from tests.node.every_request import Request
 
-_OURS = re.compile(r"\b(orders|jobs|payments|hooks|order-7)\b")
+_OURS = re.compile(r"\b(orders|jobs|payments|hooks|digests|order-7)\b")
 #: Members whose values name something that is asked for later.
 _NAMES = ("id", "receipt")
 

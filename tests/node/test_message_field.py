@@ -50,7 +50,7 @@ def test_a_field_that_a_test_adds_goes_through_a_node_and_back(tmp_path: Path) -
             ids.append(scheduled["id"])
             assert find(node.group.store, ids[0]).record.extension == {"note": "for Ada"}
 
-            assert await http.schedule(note="for Ada", key="k") == (201, scheduled)
+            assert await http.schedule(note="for Ada", key="k") == (201, scheduled | {"outcome": "replayed"})
             status, problem = await http.schedule(note="for Bob", key="k")
             assert (status, problem["code"], problem["id"]) == (409, "key-conflict", ids[0])
             status, problem = await http.schedule(note="x" * 17)
