@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -48,6 +49,7 @@ AT_ONCE: Final = 1_000
 A_STEP: Final = 64
 #: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was taken before.
 ATOMIC_BYTES_MAX: Final = 9 << 19
+_rule = attrgetter("on_conflict")
 _ELSEWHERE: Final = ("no-leader", "draining")
 _UNANSWERED: Final = Refusal("internal", "a message has no answer")
 
@@ -86,7 +88,7 @@ class MessageWriter:
         if isinstance(messages, Draft):
             over = any(key.on_conflict in SUPERSEDES for key in messages.keys)
         else:
-            over = any(message.on_conflict in CHANGING for message in messages)
+            over = not CHANGING.isdisjoint(map(_rule, messages))
         if not over:
             return await schedule_messages(
                 self._store, self._proposer, self._limits, self._clock, messages, requests=requests
