@@ -27,9 +27,9 @@ from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
-from node.write.command_queues import payload_bytes, taken
+from node.write.command_queues import payload_bytes, take_error
 from node.write.proposer import Proposer
-from node.write.schedule import NOTHING, WriteLimits, check_drafts, join_rows, schedule_messages, schedule_one
+from node.write.schedule import NOTHING, WriteLimits, join_rows, problems_of, schedule_messages, schedule_one
 from node.write.stamp_drafts import stamp_draft
 from node.write.supersede_queue import Looked, Outcome, SupersedeOrder
 from replication.apply.message.message_location import IN_PROGRESS, find_standing
@@ -43,14 +43,15 @@ from storage.format.states import LIVES_HERE
 from storage.store import Store
 from storage.tables.operation_row import id_of
 
-#: So many messages of one request are looked at and proposed at once, as many as an entry takes.
+#: So many messages of one request wait in the queue at once, as many as several entries take.
 AT_ONCE: Final = 1_000
 #: So many are put into the queue in one step of the loop.
 A_STEP: Final = 64
-#: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was taken before.
+#: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was take_error before.
 ATOMIC_BYTES_MAX: Final = 9 << 19
-_rule = attrgetter("on_conflict")
+#: Refusals by a node that does not lead. The whole request is sent to the leader then.
 _ELSEWHERE: Final = ("no-leader", "draining")
+_rule = attrgetter("on_conflict")
 _UNANSWERED: Final = Refusal("internal", "a message has no answer")
 
 
@@ -71,7 +72,7 @@ class MessageWriter:
         refusal: Callable[[int, str], Awaitable[Problem]],
     ) -> None:
         self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
-        self._require, self._limits, self._leads, self._changed_not = require, limits, leads, refusal
+        self._require, self._limits, self._leads, self._left_as_it_is = require, limits, leads, refusal
 
     async def one(self, message: MessageIn | Draft) -> ScheduledRow:
         """Write a request's only message. Raises its refusal."""
@@ -99,7 +100,7 @@ class MessageWriter:
     async def _in_turns(self, draft: Draft) -> Scheduled:
         """Write a draft with rows that may change the holders of their keys. Raises the refusal of them all if nothing
         was written because this node does not lead, so that they are sent to the leader again."""
-        problems = check_drafts(self._store, draft, self._limits, self._clock)
+        problems = problems_of(self._store, draft, self._limits, self._clock)
         done: dict[int, ScheduledRow | Refusal] = {row: Refusal.of(problem) for row, problem in problems.items()}
         for plain, changing in _turns(draft, problems.keys()):
             await self._plain(draft, plain, done)
@@ -115,7 +116,7 @@ class MessageWriter:
     async def all_or_none(self, draft: Draft) -> Scheduled:
         """Write all messages of a draft in one entry, or none. None changes the holder of its key."""
         self._require("atomic-batch")
-        problems = check_drafts(self._store, draft, self._limits, self._clock)
+        problems = problems_of(self._store, draft, self._limits, self._clock)
         if problems:
             return join_rows([Refusal.of(problems[row]) if row in problems else NOTHING for row in range(len(draft))])
         bits = self._entropy.id_bits(len(draft))
@@ -142,7 +143,7 @@ class MessageWriter:
             done[row] = some.refused[at] if at in some.refused else ScheduledRow(*values)
 
     async def _only(self, draft: Draft) -> ScheduledRow:
-        for problem in check_drafts(self._store, draft, self._limits, self._clock).values():
+        for problem in problems_of(self._store, draft, self._limits, self._clock).values():
             raise problem
         (answer,) = await self._supersede([draft])
         if isinstance(answer, Refusal):
@@ -177,7 +178,7 @@ class MessageWriter:
         term, (key,) = self._leads(), draft.keys
         look = partial(self._look, term, draft.topics[0], key.key, len(draft.records))
         proposed = self._proposer.supersede(SupersedeOrder(draft, look, term.holding.until))
-        proposed.add_done_callback(taken)
+        proposed.add_done_callback(take_error)
         return proposed
 
     def _look(self, term: Term, topic: str, key: bytes, size: int) -> Looked:
@@ -219,7 +220,7 @@ class MessageWriter:
             detail = f"operation {id} is about to move the message that has the key; wait for its end, or abort it"
             return Problem("in-progress", detail, operation=id)
         id = encode_id(self._store.group, outcome.previous, outcome.previous_random)
-        refused = await self._changed_not(outcome.why, id)
+        refused = await self._left_as_it_is(outcome.why, id)
         return Problem(refused.code, f"message {id} has the key: {refused.detail}", **refused.extra | {"id": id})
 
 

@@ -31,7 +31,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.settle.move_size import move_pieces, move_weights
-from node.write.command_queues import taken
+from node.write.command_queues import take_error
 from node.write.proposer import Proposer
 from replication.apply.apply_notifier import Changes
 from replication.apply.operation import BEGUN, CHANGED
@@ -234,7 +234,7 @@ class OperationWork(LeaderService):
         pace.took(count, self._now_s())
         command = OperationChunk(each.number, begin, chunk.end, chunk.last, chunk.places)
         proposed = asyncio.ensure_future(self._proposer.propose_single(command))
-        proposed.add_done_callback(taken)
+        proposed.add_done_callback(take_error)
         self._proposed.append((each.number, proposed))
 
     def _most(self, each: RunningSet) -> int:

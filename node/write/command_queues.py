@@ -300,7 +300,7 @@ def problem_of(error: str) -> Problem:
     return Problem("outcome-unknown", "the leader or the disks failed meanwhile; send again with the same key")
 
 
-def taken(future: asyncio.Future[Any]) -> None:
+def take_error(future: asyncio.Future[Any]) -> None:
     """Take a future's error, if it has one, because perhaps nobody waits for it any more. Give this to
     `add_done_callback`."""
     if not future.cancelled():

@@ -1,4 +1,4 @@
-"""Hands new messages to the proposer. Superseded that it refuses messages for reasons that only the leader knows, and
+"""Hands new messages to the proposer. Before that it refuses messages for reasons that only the leader knows, and
 afterwards it makes the answer.
 
 A message must have somewhere to go, which depends on its topic's settings. The leader has those, so it checks that here
@@ -40,7 +40,7 @@ async def schedule_one(
     """Schedule a request's only message. It is durable on a majority and applied on return. Raises the message's
     refusal, or BadColumns for a draft that is not well formed."""
     messages = message if isinstance(message, Draft) else (message,)
-    problems = _problems(store, messages, limits, clock)
+    problems = problems_of(store, messages, limits, clock)
     if problems:
         raise problems[0]
     ((_, _, result),) = await proposer.schedule(messages)
@@ -64,7 +64,7 @@ async def schedule_messages(
     if len(messages) == 1:
         message = messages if isinstance(messages, Draft) else messages[0]
         return _columns_of(await schedule_one(store, proposer, limits, clock, message))
-    problems = _problems(store, messages, limits, clock)
+    problems = problems_of(store, messages, limits, clock)
     if len(problems) == len(messages):
         return join([], len(messages), problems)
     if not problems:
@@ -73,12 +73,6 @@ async def schedule_messages(
     left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
     found = _whole(await proposer.schedule(left, min(requests, len(rows))), len(rows))
     return _spread(found, rows, len(messages), problems)
-
-
-def check_drafts(store: Store, draft: Draft, limits: WriteLimits, clock: NodeClock) -> dict[int, Problem]:
-    """The refusals of a draft's messages, by row, for reasons that only the leader knows. Raises BadColumns for a draft
-    that is not well formed."""
-    return _problems(store, draft, limits, clock)
 
 
 def join_rows(rows: Sequence[ScheduledRow | Refusal]) -> Scheduled:
@@ -97,9 +91,11 @@ def join_rows(rows: Sequence[ScheduledRow | Refusal]) -> Scheduled:
     return Scheduled(position, random, due_ms, bytes(status), refused, before)
 
 
-def _problems(
+def problems_of(
     store: Store, messages: Sequence[MessageIn] | Draft, limits: WriteLimits, clock: NodeClock
 ) -> dict[int, Problem]:
+    """The refusals of messages, by row, for reasons that only the leader knows. Raises BadColumns for a draft that is
+    not well formed."""
     if isinstance(messages, Draft):
         check_draft(messages)
         return refused_draft(store, messages, limits, clock.now_ms())

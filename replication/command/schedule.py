@@ -121,11 +121,13 @@ class ScheduleAll:
 
     @classmethod
     def unpack(cls, section: Section) -> ScheduleAll:
-        """The command out of a section. Raises what Schedule.unpack raises, and `EntryRefused` for a row without a
-        key."""
+        """The command out of a section. Raises what Schedule.unpack raises, and `EntryRefused` for a row without a key
+        of its own."""
         messages = Schedule.unpack(section)
         if len(messages.keys) != section.rows:
             raise EntryRefused(f"{len(messages.keys)} keys of {section.rows} rows; one for each expected")
+        if len({(int(messages.topic[key.row]), key.key) for key in messages.keys}) < section.rows:
+            raise EntryRefused("two rows with one key; all or none of them may be scheduled")
         return cls(messages)
 
 

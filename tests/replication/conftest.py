@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication.applied_log import GENESIS, Log
+from tests.replication.applied_log import GENESIS, Log, rise
 
 
 @pytest.fixture
@@ -29,3 +29,9 @@ def make(tmp_path: Path) -> Iterator[Callable[[str], Log]]:
 def log(make: Callable[[str], Log]) -> Log:
     """One founded log."""
     return make("n1")
+
+
+@pytest.fixture
+def newest_level(log: Log) -> None:
+    """The test's log is of the newest level."""
+    rise(log)

@@ -24,14 +24,12 @@ from replication.apply.message.attempt_order import Rows, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.apply.message.message_location import (
     FREE,
-    IN_PROGRESS,
-    SETTLED,
     UNKNOWN,
+    MessageLocation,
     find_standing,
     revisions,
-    verdicts,
 )
-from replication.apply.message.running_sets import NOBODY, cancelled_already, owners
+from replication.apply.message.running_sets import judged
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.format.array import I64, U8, U16, U32, U64
@@ -62,6 +60,14 @@ class Leaving(NamedTuple):
     term: U32
     last_attempt: U16
     code: U16 | int
+
+    @classmethod
+    def rescheduled(cls, home: U64, standing: MessageLocation, rows: Rows, due_ms: I64) -> Leaving:
+        """The open messages of these rows of `home` and `standing`, which get these due times, shape of `rows`."""
+        attempt = standing.states.attempt[rows]
+        return cls(
+            home[rows], standing.place[rows], due_ms, attempt, standing.states.term[rows], attempt, CODE_RESCHEDULED
+        )
 
 
 class Rescheduled(NamedTuple):
@@ -137,6 +143,14 @@ def move(
     return Moves(leaving.home, leaving.place, Fresh(position, batch.due_ms, batch.topic, batch.tags, batch.priority))
 
 
+def revised(records: Sequence[Record], revision: U32, doubtful: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """The extensions of records, [n], with these revisions. Those of messages in doubt get DOUBTFUL_FIELD."""
+    return [
+        record.extension | {"revision": number} | ({DOUBTFUL_FIELD: True} if doubt else {})
+        for record, number, doubt in zip(records, revision.tolist(), doubtful.tolist(), strict=True)
+    ]
+
+
 def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
     """Move messages to another due time.
 
@@ -165,11 +179,7 @@ def _reschedule_round(
     home = command.home[rows]
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
-    result = verdicts(store, standing, command.revision[rows], envelope)
-    if (owner := owners(store, place, states)) is not None:
-        result[(owner.move != NOBODY) & (result == FREE)] = IN_PROGRESS
-        if (cancelled := cancelled_already(store, owner, states, envelope)) is not None:
-            result[cancelled] = SETTLED
+    result, _ = judged(store, standing, command.revision[rows], envelope)
     answer.result[rows] = result
     openly = IS_OPEN[states.state].nonzero()[0]
     records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
@@ -180,23 +190,12 @@ def _reschedule_round(
         return []
     now = rows[free]
     asked_due_ms, revision = command.due_ms[now], answer.revision[now] + np.uint32(1)
-    leaving = Leaving(
-        home=home[free],
-        place=place[free],
-        due_ms=np.maximum(asked_due_ms, floor_ms),
-        attempt=states.attempt[free],
-        term=states.term[free],
-        last_attempt=states.attempt[free],
-        code=CODE_RESCHEDULED,
-    )
+    leaving = Leaving.rescheduled(home, standing, free, np.maximum(asked_due_ms, floor_ms))
     leaver = [records[row] for row in free.tolist()]
     doubtful = command.doubtful[now] > 0
     if not has(store.level, "doubt"):
         doubtful &= leaving.attempt == 0
-    extensions = [
-        record.extension | {"revision": number} | ({DOUBTFUL_FIELD: True} if doubt else {})
-        for record, number, doubt in zip(leaver, revision.tolist(), doubtful.tolist(), strict=True)
-    ]
+    extensions = revised(leaver, revision, doubtful)
     moves = move(store, leaving, leaver, envelope, extensions=extensions, asked_due_ms=asked_due_ms)
     answer.due_ms[now], answer.position[now], answer.revision[now] = leaving.due_ms, moves.fresh.position, revision
     return [moves]

@@ -22,9 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.apply.applying import Applying
-from replication.apply.message.message_location import Mask, lease_runs
+from replication.apply.message.message_location import (
+    FREE,
+    IN_PROGRESS,
+    SETTLED,
+    Mask,
+    MessageLocation,
+    lease_runs,
+    verdicts,
+)
 from replication.command.entry import Envelope
-from storage.format.array import I64, U8, U64
+from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import StateColumns
 from storage.format.rows import Units
 from storage.format.states import IS_OPEN
@@ -127,6 +135,19 @@ def cancelled_already(store: Store, owner: Owners | None, states: StateColumns, 
         return None
     found: Mask = (owner.cancel != NOBODY) & IS_OPEN[states.state] & ~lease_runs(store, states, envelope)
     return found if found.any() else None
+
+
+def judged(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> tuple[U8, Owners | None]:
+    """The verdicts about messages that a client would move, [n], and the sets that have them. A message that a set is
+    about to move is IN_PROGRESS. One that a set has cancelled is SETTLED. `wanted` is as in `verdicts`.
+    """
+    found = verdicts(store, standing, wanted, envelope)
+    owner = owners(store, standing.place, standing.states)
+    if owner is not None:
+        found[(owner.move != NOBODY) & (found == FREE)] = IN_PROGRESS
+        if (cancelled := cancelled_already(store, owner, standing.states, envelope)) is not None:
+            found[cancelled] = SETTLED
+    return found, owner
 
 
 def count_cancelled(applying: Applying, owner: Owners | None, prior: U8) -> None:

@@ -57,7 +57,7 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
         holders = _holders(store, command, topic, envelope, status)
     if holders:
         rows = np.flatnonzero(status == NEW)
-    fresh = append_rows(applying, command, topic, rows)
+    fresh = append_rows(applying, command, topic, due_ms, rows)
     position = fresh.position
     if holders:
         position = np.zeros(len(topic), np.uint64)
@@ -105,8 +105,9 @@ def random_of(command: Schedule) -> U64:
     return words[record_edges(command.size)[:-1] + RANDOM_WORD]
 
 
-def append_rows(applying: Applying, command: Schedule, topic: U32, rows: Rows | None) -> Fresh:
-    """Append these rows of the command, or all of them if `rows` is None. `topic` has the topic of each row."""
+def append_rows(applying: Applying, command: Schedule, topic: U32, due_ms: I64, rows: Rows | None) -> Fresh:
+    """Append these rows of the command, or all of them if `rows` is None. `topic` and `due_ms`, [n], have the topic of
+    each row and its due time, not before the second `tick`."""
     words = np.frombuffer(command.blob, np.uint64)
     flags = np.zeros(len(topic), np.uint32)
     if command.keys:
@@ -118,7 +119,7 @@ def append_rows(applying: Applying, command: Schedule, topic: U32, rows: Rows | 
         words = _gather(words, edges[rows], edges[rows + 1])
     n = len(topic[at])
     batch = UnitBatch(
-        due_ms=np.maximum(command.due_ms, applying.dispatched.floor_ms)[at],
+        due_ms=due_ms[at],
         size=command.size[at],
         topic=topic[at],
         tags=tags[at],

@@ -17,7 +17,6 @@ import numpy as np
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows
 from replication.apply.message.cancel import cancel_free, priors
-from replication.apply.message.doubtful import DOUBTFUL_FIELD
 from replication.apply.message.message_location import (
     FREE,
     HELD,
@@ -29,15 +28,13 @@ from replication.apply.message.message_location import (
     MessageLocation,
     find_standing,
     revisions,
-    verdicts,
 )
-from replication.apply.message.move import Leaving, move
-from replication.apply.message.running_sets import NOBODY, Owners, cancelled_already, count_cancelled, owners
+from replication.apply.message.move import Leaving, move, revised
+from replication.apply.message.running_sets import NOBODY, Owners, count_cancelled, judged
 from replication.apply.message.schedule import append_rows, random_of, topics_of
 from replication.command.supersede import Supersede
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import GONE
-from storage.format.rows import CODE_RESCHEDULED
 from storage.format.schedule_status import EXTEND, EXTENDED, FAILED, NEW, REPLACED
 from storage.record.record_rewrite import with_content_of
 from storage.tables.key import KeyEntry
@@ -143,12 +140,7 @@ def _holders(applying: Applying, command: Supersede, topic: U32, rows: Rows) -> 
     entries = [store.catalog.key(int(topic[row]), command.messages.keys[row].key) or nobody for row in rows.tolist()]
     home = np.array([entry.position for entry in entries], np.uint64)
     standing = find_standing(store, home)
-    verdict = verdicts(store, standing, np.zeros(len(rows), np.uint32), envelope)
-    owner = owners(store, standing.place, standing.states)
-    if owner is not None:
-        verdict[(owner.move != NOBODY) & (verdict == FREE)] = IN_PROGRESS
-        if (cancelled := cancelled_already(store, owner, standing.states, envelope)) is not None:
-            verdict[cancelled] = SETTLED
+    verdict, owner = judged(store, standing, np.zeros(len(rows), np.uint32), envelope)
     verdict[verdict == UNKNOWN] = SETTLED
     assert set(verdict.tolist()) <= {FREE, LEASED, SETTLED, HELD, IN_PROGRESS}, "no revision was asked for"
     return _Holders(home, np.array([entry.random for entry in entries], np.uint64), standing, verdict, owner)
@@ -175,7 +167,8 @@ def _schedule(applying: Applying, command: Supersede, topic: U32, rows: Rows, an
     """Append the messages of these rows, which take their keys."""
     if not len(rows):
         return
-    fresh = append_rows(applying, command.messages, topic, rows)
+    due_ms = np.maximum(command.messages.due_ms, applying.dispatched.floor_ms)
+    fresh = append_rows(applying, command.messages, topic, due_ms, rows)
     answer.position[rows], answer.due_ms[rows] = fresh.position, fresh.due_ms
     _put_keys(applying, command, topic, rows, answer)
     applying.told.units(fresh, applying.index)
@@ -202,9 +195,8 @@ def _extend(
     after the holder's creation. That bound makes no holder due earlier than it is.
     """
     store, now = applying.store, rows[at]
-    home, place = holders.home[at], holders.standing.place[at]
-    states, units = holders.standing.states, store.units(place)
-    before, asked = store.records(place), command.records()
+    place = holders.standing.place[at]
+    units, before, asked = store.units(place), store.records(place), command.records()
     created_ms = np.array([record.created_ms for record in before], np.int64)
     latest_ms = np.maximum(created_ms + command.max_wait_ms[now], units["due_ms"])
     due_ms = np.minimum(command.messages.due_ms[now], latest_ms)
@@ -217,25 +209,15 @@ def _extend(
     ]
     masks = command.messages.tags[now] if len(command.messages.tags) else np.zeros(len(now), np.uint64)
     revision = revisions(before) + np.uint32(1)
-    extensions = [
-        record.extension | {"revision": number} | ({DOUBTFUL_FIELD: True} if doubt else {})
-        for record, number, doubt in zip(records, revision.tolist(), doubtful[at].tolist(), strict=True)
-    ]
-    leaving = Leaving(
-        home=home,
-        place=place,
-        due_ms=np.maximum(due_ms, applying.dispatched.floor_ms),
-        attempt=states.attempt[at],
-        term=states.term[at],
-        last_attempt=states.attempt[at],
-        code=CODE_RESCHEDULED,
-    )
+    floored = np.maximum(due_ms, applying.dispatched.floor_ms)
+    leaving = Leaving.rescheduled(holders.home, holders.standing, at, floored)
     moves = move(
         store, leaving, records, applying.envelope,
-        extensions=extensions, asked_due_ms=due_ms, tags=np.where(due_only, units["tags"], masks),
-        uncounted=np.where(due_only, [record.attempt for record in before], states.attempt[at]).astype(np.uint16),
+        extensions=revised(records, revision, doubtful[at]), asked_due_ms=due_ms,
+        tags=np.where(due_only, units["tags"], masks),
+        uncounted=np.where(due_only, [record.attempt for record in before], leaving.attempt).astype(np.uint16),
     )  # fmt: skip
     answer.status[now], answer.prior[now], answer.revision[now] = EXTENDED, prior, revision
-    answer.position[now], answer.random[now], answer.due_ms[now] = home, holders.random[at], leaving.due_ms
+    answer.position[now], answer.random[now], answer.due_ms[now] = leaving.home, holders.random[at], floored
     _put_keys(applying, command, topic, now[~due_only], answer)
     applying.told.moved([moves], applying.index)

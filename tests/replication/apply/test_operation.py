@@ -1,6 +1,6 @@
 """Operations: the set is fixed at one entry, counts from then on, and each message is counted once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +40,7 @@ from tests.replication.applied_log import (
 
 BEGIN, FAR = 0, (T0 // HOUR_MS + 99) << 40  # positions
 
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    """A founded log of the newest level."""
-    with risen_log(tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("newest_level")
 
 
 def begin(

@@ -1,8 +1,5 @@
 """Operations that move: open messages to another due time, ended ones back. What others do with members meanwhile."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -29,18 +26,11 @@ from tests.replication.applied_log import (
     placed,
     redrive,
     reschedule,
-    risen_log,
     schedule,
 )
 
+pytestmark = pytest.mark.usefixtures("newest_level")
 NOW = T0 + 20
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    """A founded log of the newest level."""
-    with risen_log(tmp_path) as made:
-        yield made
 
 
 def begin(

@@ -31,6 +31,15 @@ from storage.tables.operation_row import OperationWish, Point
 RECORDS = encode_records(
     Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))
 )
+
+
+def _keyed(first: int, second: int) -> Schedule:
+    """Two messages with keys of these rules."""
+    keys = Key(0, b"k", b"f" * 16, first), Key(1, b"l", b"g" * 16, second)
+    due_ms, topic, tags = np.array([10, 20], np.int64), np.zeros(2, np.uint16), np.empty(0, np.uint64)
+    return Schedule(("a",), due_ms, RECORDS.size, RECORDS.blob, topic, tags, keys)
+
+
 COMMANDS: list[Command] = [
     Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
     ChangeMember("add", "n4", 17, "h:7500", "h:7400"),
@@ -69,31 +78,13 @@ COMMANDS: list[Command] = [
         (Key(1, b"k", b"f" * 16, 1),),
     ),
     Supersede(
-        Schedule(
-            ("a",),
-            np.array([10, 20], np.int64),
-            RECORDS.size,
-            RECORDS.blob,
-            np.zeros(2, np.uint16),
-            np.empty(0, np.uint64),
-            (Key(0, b"k", b"f" * 16, 2), Key(1, b"l", b"g" * 16, 3)),
-        ),
+        _keyed(2, 3),
         holder=np.array([7, GONE], np.uint64),
         doubtful=np.array([1, 0], np.uint8),
         max_wait_ms=np.array([0, 5_000], np.int64),
         due_only=np.array([0, 1], np.uint8),
     ),
-    ScheduleAll(
-        Schedule(
-            ("a",),
-            np.array([10, 20], np.int64),
-            RECORDS.size,
-            RECORDS.blob,
-            np.zeros(2, np.uint16),
-            np.empty(0, np.uint64),
-            (Key(0, b"k", b"f" * 16, 0), Key(1, b"l", b"g" * 16, 1)),
-        )
-    ),
+    ScheduleAll(_keyed(0, 1)),
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
     BeginOperation(

@@ -1,8 +1,5 @@
 """Messages that are scheduled in one step: all of them, or none."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,14 +7,9 @@ from replication.command.entry import EntryRefused, Section
 from replication.command.schedule import Key, Schedule, ScheduleAll
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 from storage.record.record import Drafts, encode_records
-from tests.replication.applied_log import T0, Log, cancel, key, placed, risen_log, schedule
+from tests.replication.applied_log import T0, Log, cancel, key, placed, schedule
 
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    """A founded log of the newest level."""
-    with risen_log(tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("newest_level")
 
 
 def everything(*keys: Key, topics: tuple[str, ...] = ("orders",)) -> ScheduleAll:
@@ -72,11 +64,20 @@ def test_a_key_whose_time_is_over_is_free(log: Log) -> None:
     assert log.apply(batch, now_ms=T0 + 70_000).results[0].status.tolist() == [NEW, NEW]
 
 
-def test_each_row_has_a_key() -> None:
-    """A command with one that has none is refused."""
+def section_of(command: ScheduleAll) -> Section:
+    """Its section as an entry has it."""
+    kind, rows, payload = command.pack()
+    return Section(kind, rows, memoryview(b"".join(bytes(part) for part in payload)))
+
+
+def test_each_row_has_a_key_of_its_own() -> None:
+    """A command with one that has none is refused, or has that of another row. The same key of another topic is
+    another."""
     whole = everything(named(0, b"a"), named(1, b"b")).messages
     less = Schedule(whole.topics, whole.due_ms, whole.size, whole.blob, whole.topic, whole.tags, whole.keys[:1])
-    kind, rows, payload = ScheduleAll(less).pack()
-    section = Section(kind, rows, memoryview(b"".join(bytes(part) for part in payload)))
     with pytest.raises(EntryRefused, match="1 keys of 2 rows"):
-        ScheduleAll.unpack(section)
+        ScheduleAll.unpack(section_of(ScheduleAll(less)))
+    with pytest.raises(EntryRefused, match="two rows with one key"):
+        ScheduleAll.unpack(section_of(everything(named(0, b"a"), named(1, b"a"))))
+    apart = everything(named(0, b"a"), named(1, b"a"), topics=("orders", "bills"))
+    assert len(ScheduleAll.unpack(section_of(apart)).messages.keys) == 2

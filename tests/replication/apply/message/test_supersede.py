@@ -1,8 +1,5 @@
 """New messages that replace the holders of their keys, or extend them: what each does, and what makes it void."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -31,18 +28,11 @@ from tests.replication.applied_log import (
     lease,
     placed,
     reschedule,
-    risen_log,
     schedule,
 )
 
+pytestmark = pytest.mark.usefixtures("newest_level")
 DAY_MS = 24 * HOUR_MS
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    """A founded log of the newest level."""
-    with risen_log(tmp_path) as made:
-        yield made
 
 
 def wishes(
@@ -77,7 +67,7 @@ def wishes(
 
 
 def said(log: Log, command: Supersede) -> Superseded:
-    """What the command's entry answers."""
+    """Apply the command. Return its answer."""
     result: Superseded = log.apply(command).results[0]
     return result
 
