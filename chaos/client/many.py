@@ -7,7 +7,7 @@ that one may still take effect. What it did is asked for when all faults are hea
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from chaos.client.caller import Caller
 from chaos.client.client import Client, Many
 from chaos.client.outcome import Outcome
+from chaos.client.repeated import Repeated
 from chaos.history.event import (
     Acked,
     Answered,
@@ -61,30 +62,20 @@ class Asked:
     candidates: set[int] = field(default_factory=set)
 
 
-class ManyOperations(ABC):
+class ManyOperations(Repeated):
     """Draws operations on these topics, on average one in `every_s`. `in_flight` counts those whose messages are not
     all looked at."""
 
     def __init__(self, caller: Caller[Client], history: History, topics: Sequence[str], every_s: float) -> None:
+        super().__init__(caller, every_s)
         self.in_flight = 0
-        self._caller, self._history, self._every_s = caller, history, every_s
+        self._caller, self._history = caller, history
         self._topics = list(topics)
-        self._runner, self._chance = caller.runner, caller.chance
-        self._over = True
         self._topic_of: dict[int, str] = {}
         self._open: dict[int, Answered] = {}  # acknowledged, and not known to have ended
         self._under_way: list[Asked] = []
         self._late: list[Asked] = []  # of unknown outcome, or with messages that could not be looked at
         history.listen(self._see)
-
-    def begin(self) -> None:
-        """Begin to ask."""
-        self._over = False
-        self._next()
-
-    def end(self) -> None:
-        """Ask for no further operation."""
-        self._over = True
 
     def finish(self) -> None:
         """Ask about the messages of operations whose outcome is not known. All faults are healed."""
@@ -118,12 +109,8 @@ class ManyOperations(ABC):
         ):
             self._open.pop(event.number, None)
 
-    def _next(self) -> None:
-        if not self._over:
-            self._runner.after(self._chance.expovariate(1 / self._every_s), self._one)
-
-    async def _one(self) -> None:
-        if self._over or not self._topics:
+    async def _once(self) -> None:
+        if not self._topics:
             return
         self.in_flight += 1
         topic = self._chance.choice(self._topics)

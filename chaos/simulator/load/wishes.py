@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from api.port.port import ANONYMOUS, Extend, MessageIn, ScheduledOne
+from chaos.client.repeated import Repeated
 from chaos.history.event import Acked, Answered, Cancelled, Event, HandedOver, Offered, Rescheduled, Wished
 from chaos.history.history import History
 from chaos.simulator.load.client import caller_of
@@ -38,31 +39,21 @@ Name = tuple[str, str]
 """Topic and key."""
 
 
-class Wishes:
+class Wishes(Repeated):
     """Makes wishes while the load runs. `in_flight` counts those without an answer."""
 
     def __init__(self, world: World, history: History) -> None:
+        self._caller = caller_of(world, "wishes")
+        super().__init__(self._caller, EVERY_S)
         self.in_flight = 0
         self._history = history
-        self._caller = caller_of(world, "wishes")
-        self._runner, self._chance = self._caller.runner, self._caller.chance
         self._number = FIRST_NUMBER
-        self._over = True
         self._by_id: dict[str, int] = {}
         self._open: defaultdict[Name, dict[int, str]] = defaultdict(dict)  # numbers and ids that may have the key
         self._doubts: defaultdict[Name, list[tuple[int, bool]]] = defaultdict(list)  # unknown wishes: asked, extends
         self._early: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)  # changes of ids not known yet
         self._newest = [0] * KEYS  # the number in each key's name
         history.listen(self._see)
-
-    def begin(self) -> None:
-        """Begin to make wishes."""
-        self._over = False
-        self._next()
-
-    def end(self) -> None:
-        """Make no more."""
-        self._over = True
 
     def _see(self, event: Event) -> None:
         if isinstance(event, Acked):
@@ -75,13 +66,7 @@ class Wishes:
         for holders in self._open.values():
             holders.pop(number, None)
 
-    def _next(self) -> None:
-        if not self._over:
-            self._runner.after(self._chance.expovariate(1 / EVERY_S), self._some)
-
-    async def _some(self) -> None:
-        if self._over:
-            return
+    async def _once(self) -> None:
         at = self._chance.randrange(KEYS)
         name = TOPICS[at % len(TOPICS)], f"wish-{at}-{self._newest[at]}"
         if name in self._doubts:
