@@ -30,6 +30,7 @@ from api.port.problem import NO_LEADER_CAME, Problem
 from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
+from node.port.refusal import NOTHING_DONE
 
 #: Methods that change nothing. If the answer to one is lost, the client may ask again, so it is no `outcome-unknown`.
 SAFE = ("GET", "HEAD")
@@ -197,7 +198,7 @@ def _nothing_done(answer: ForwardAnswer) -> bool:
     if answer.status != 503:
         return False
     try:
-        return msgspec.json.decode(answer.body, type=_Refusal).code in ("no-leader", "draining")
+        return msgspec.json.decode(answer.body, type=_Refusal).code in NOTHING_DONE
     except msgspec.DecodeError:
         return False
 

@@ -23,7 +23,7 @@ from api.port.problem import Problem
 from node.handover.term import Leads, Term
 from node.port.draft import Draft, encode_draft, rows_alone, rows_of
 from node.port.message_port import Scheduled, ScheduledRow, Superseded
-from node.port.refusal import Refusal
+from node.port.refusal import NOTHING_DONE, Refusal
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
@@ -49,8 +49,6 @@ AT_ONCE: Final = 1_000
 A_STEP: Final = 64
 #: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was take_error before.
 ATOMIC_BYTES_MAX: Final = 9 << 19
-#: Refusals by a node that does not lead. The whole request is sent to the leader then.
-_ELSEWHERE: Final = ("no-leader", "draining")
 _rule = attrgetter("on_conflict")
 _UNANSWERED: Final = Refusal("internal", "a message has no answer")
 
@@ -109,7 +107,7 @@ class MessageWriter:
                 answers = await self._supersede([*rows_alone(draft, rows)])
                 done.update(zip(rows, answers, strict=True))
         refused = [row for row in done.values() if isinstance(row, Refusal)]
-        if len(refused) == len(draft) and (len(draft) == 1 or all(each.code in _ELSEWHERE for each in refused)):
+        if len(refused) == len(draft) and (len(draft) == 1 or all(each.code in NOTHING_DONE for each in refused)):
             raise refused[0].problem()
         return join_rows([done[row] for row in range(len(draft))])
 

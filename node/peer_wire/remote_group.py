@@ -18,7 +18,7 @@ from api.port.problem import Problem
 from node.port.draft import Draft, encode_draft, join_drafts
 from node.port.group_frames import FramedGroup, Frames
 from node.port.message_port import Scheduled, ScheduledRow
-from node.port.refusal import Refusal
+from node.port.refusal import NOTHING_DONE, Refusal
 from node.port.trust_window import TrustWindow
 
 #: Bytes of records and rows at which a draft is full.
@@ -91,12 +91,19 @@ class RemoteGroup(FramedGroup):
                 future.set_result((row, answered))
 
     async def _answers(self, drafts: list[Draft]) -> list[_Row]:
+        """The answers of the leader. If it lost leadership in the middle, the rest goes to the next one. ToLeader sends
+        a call there of which nothing was written. So each time fewer drafts are left."""
         try:
             if len(drafts) == 1:
                 return [await super().schedule_one(drafts[0])]
-            return _rows_of(cast(Scheduled, await self._call("schedule_each", join_drafts(drafts))))
+            rows = _rows_of(cast(Scheduled, await self._call("schedule_each", join_drafts(drafts))))
         except Problem as refused:
             return [Refusal.of(refused)] * len(drafts)
+        left = [at for at, row in enumerate(rows) if isinstance(row, Refusal) and row.code in NOTHING_DONE]
+        if 0 < len(left) < len(drafts):
+            for at, row in zip(left, await self._answers([drafts[at] for at in left]), strict=True):
+                rows[at] = row
+        return rows
 
 
 def _rows_of(scheduled: Scheduled) -> list[_Row]:

@@ -31,11 +31,10 @@ from node.port.group_frames import READS, GroupFrames, read_answer, refusal_of
 from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, check_window, claims_of
+from node.port.refusal import NOTHING_DONE
 
 #: Calls that the former leader answers even when another node leads, because they move its own leadership.
 OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
-#: Refusals that say that nothing was done, and that another node may do it.
-NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
 
 
 @dataclass(eq=False, slots=True)

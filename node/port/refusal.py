@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from api.port.problem import TABLE, FieldFault, Problem
+
+#: The codes of refusals which say that nothing was done, and that another node may do it.
+NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from node.port.refusal import Refusal
 from node.port.trust_window import SentWindow
 
 REFUSED = Refusal("over-limit", "there are too many topics")
+LOST = Refusal("no-leader", "this node stopped leading before the request was written; nothing happened")
 BEFORE = Superseded(position=5, random=6, attempts=1, prior=1, revision=2)
 
 
@@ -49,6 +50,7 @@ class Leader:
         position, random = np.array(numbers, np.uint64), np.full(len(draft), 9, np.uint64)
         due_ms, status = np.full(len(draft), 1_000, np.int64), bytes([1]) * len(draft)
         refused = {row: REFUSED for row, name in enumerate(names) if name == "no"}
+        refused |= {row: LOST for row, name in enumerate(names) if name == "late" and len(draft) > 2}
         before = {row: BEFORE for row, name in enumerate(names) if name == "keyed"}
         return answer_frame(Scheduled(position.tobytes(), random.tobytes(), due_ms.tobytes(), status, refused, before))
 
@@ -93,6 +95,21 @@ def test_what_had_the_key_before_comes_with_its_row() -> None:
         group = remote(Leader())
         rows = await asyncio.gather(*(group.schedule_one(MessageIn(topic, b"1")) for topic in ("a", "keyed")))
         assert [(row.position, row.status, row.before) for row in rows] == [(0, 1, None), (1, 1, BEFORE)]
+
+    asyncio.run(play())
+
+
+def test_what_was_not_written_goes_to_the_next_leader() -> None:
+    """The messages of a draft whose leader lost leadership after it had written the others."""
+
+    async def play() -> None:
+        leader = Leader()
+        group = remote(leader)
+        rows = await asyncio.gather(
+            *(group.schedule_one(MessageIn(topic, b"1")) for topic in ("late", "a", "late", "b"))
+        )
+        assert [row.position for row in rows] == [4, 1, 5, 3]
+        assert leader.calls == [("schedule_each", 4), ("schedule_each", 2)]
 
     asyncio.run(play())
 

@@ -10,13 +10,14 @@ from api.port.forward import ANSWERED
 from api.port.forward import Answered as Holder
 from api.port.problem import NO_LEADER_CAME, Problem
 from node.peer_wire.connection import Busy, Lost
-from node.peer_wire.to_leader import NOTHING_DONE, lost_answer
+from node.peer_wire.to_leader import lost_answer
 from node.port.codec import decode, encode
 from node.port.group_frames import OPERATIONS, READS, FramedGroup, read_answer
 from node.port.group_port import ClusterDocument
 from node.port.message_port import CancelAsked, MessageAsked
 from node.port.peer_port import AGAIN_S, LEADER_WAIT_S
 from node.port.pull_port import PullAsked
+from node.port.refusal import NOTHING_DONE
 from node.port.trust_window import SentWindow
 from tests.node.peer_wire.leaders import ASKED, DONE, Follower, now, play, problem, refused
 from tests.virtual_time import passes
