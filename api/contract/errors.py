@@ -9,7 +9,8 @@ from api.port.problem import TABLE
 #: Codes that every route may answer, and codes that every route with a body may answer. Pages name them once.
 ALWAYS: Final = ("malformed-request", "forbidden", "invalid-field", "unknown-field", "busy", "internal", "draining")
 WITH_BODY: Final = ("malformed-json", "request-timeout", "too-large", "unsupported-media-type")
-_FIELDS: Final = ("invalid-field", "unknown-field", "not-supported-yet")
+_KEYED: Final = ("key-reused", "not-supported-yet")
+_FIELDS: Final = ("invalid-field", "unknown-field")
 
 _CORRECT: Final = "Correct the request: `errors` names the field and its limit."
 _AGAIN: Final = "Nothing happened. Send it again after `Retry-After`."
@@ -41,6 +42,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "too-large": "Send less. `detail` says the limit.",
     "unsupported-media-type": "Send the `Content-Type` that `detail` names.",
     "invalid-field": _CORRECT,
+    "key-reused": "Take a new `Idempotency-Key` for a new request. Nothing happened.",
     "unknown-field": "Correct the name: `detail` says which one is meant.",
     "beyond-max-delay": "Take an earlier due time. `[limits] max_delay_ms` is the limit.",
     "not-supported-yet": "Leave it out, or wait for the version that has it.",
@@ -64,6 +66,10 @@ class Answering(Protocol):
         """The HTTP method."""
 
     @property
+    def keyed(self) -> bool:
+        """True if it takes an `Idempotency-Key`."""
+
+    @property
     def leader(self) -> bool:
         """True if only the leader answers."""
 
@@ -72,9 +78,9 @@ def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:
     """Return the codes that a route may answer, by status. They come from its operation, from its body or parameters,
     and from asking the leader. Two groups are left out: ALWAYS and WITH_BODY, and codes with a status that this route
     also answers on success."""
-    codes = list(says.errors)
+    codes = [*says.errors, *(_KEYED if route.keyed else ())]
     if says.request is not None or says.parameters:
-        codes += _FIELDS if says.request is not None else _FIELDS[:2]
+        codes += _FIELDS
     if route.leader:
         codes += ("no-leader",) if route.method == "GET" else ("no-leader", "outcome-unknown")
     found: dict[int, list[str]] = {}

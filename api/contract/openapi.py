@@ -6,7 +6,15 @@ from typing import Any, Final, Protocol
 
 from api.contract import schema
 from api.contract.errors import ALWAYS, WITH_BODY, listed, refusals
-from api.contract.operation import Answered, BadOperation, Example, Operation, Parameter
+from api.contract.operation import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    Answered,
+    BadOperation,
+    Example,
+    Operation,
+    Parameter,
+)
 from api.contract.schema import Schema
 from api.contract.shape import Shape
 from api.port.problem import TABLE
@@ -67,6 +75,10 @@ class Described(Protocol):
     @property
     def leader(self) -> bool:
         """True if only the leader answers."""
+
+    @property
+    def keyed(self) -> bool:
+        """True if it takes an `Idempotency-Key`."""
 
     @property
     def internal(self) -> bool:
@@ -137,7 +149,8 @@ def _operation(route: Described, says: Operation, shapes: _Shapes) -> dict[str, 
         "summary": says.summary,
         **({"description": says.said} if says.said else {}),
     }
-    parameters = [*_of_path(route.pattern), *says.parameters]
+    keyed = (IDEMPOTENCY_KEY,) if route.keyed else ()
+    parameters = [*_of_path(route.pattern), *says.parameters, *keyed]
     if parameters:
         found["parameters"] = [_parameter(each, says.examples, route.pattern, shapes) for each in parameters]
     if says.request is not None:
@@ -193,19 +206,23 @@ def _content(value: Schema | Shape, examples: Mapping[str, Any], shapes: _Shapes
 def _responses(route: Described, says: Operation, shapes: _Shapes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status, answered in says.answers.items():
-        found[str(status)] = _answer(answered, [each for each in says.examples if each.status == status], shapes)
+        examples = [each for each in says.examples if each.status == status]
+        headers = {**answered.headers, **(IDEMPOTENCY_REPLAYED if route.keyed else {})}
+        found[str(status)] = _answer(answered, headers, examples, shapes)
     for status, codes in refusals(route, says).items():
-        examples = {each.name: {"value": each.answer} for each in says.examples if each.status == status}
+        refused = {each.name: {"value": each.answer} for each in says.examples if each.status == status}
         found[str(status)] = {**_PROBLEM, "description": listed(codes)}
-        if examples:
-            content = {PROBLEM_MEDIA: _content(PROBLEM, examples, shapes)}
+        if refused:
+            content = {PROBLEM_MEDIA: _content(PROBLEM, refused, shapes)}
             found[str(status)] = {"description": listed(codes), "content": content}
     return {**found, "default": _PROBLEM}
 
 
-def _answer(answered: Answered, examples: Sequence[Example], shapes: _Shapes) -> dict[str, Any]:
+def _answer(
+    answered: Answered, said: Mapping[str, str], examples: Sequence[Example], shapes: _Shapes
+) -> dict[str, Any]:
     shown = {each.name: {"value": each.answer} for each in examples if each.answer is not None}
-    headers = {name: {"description": said, "schema": {"type": "string"}} for name, said in answered.headers.items()}
+    headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in said.items()}
     return {
         "description": answered.said,
         **({"headers": headers} if headers else {}),

@@ -35,6 +35,13 @@ class Parameter:
 IF_MATCH: Final = Parameter(
     "If-Match", schema.text(32), "The revision that the client saw, as `ETag` gave it.", "header"
 )
+IDEMPOTENCY_KEY: Final = Parameter(
+    "Idempotency-Key",
+    schema.text(255),
+    "Makes the request safe to send again: under the same key it has no second effect, and gets the first answer.",
+    "header",
+)
+IDEMPOTENCY_REPLAYED: Final = {"Idempotency-Replayed": "`true`: this request came before."}
 LIMIT: Final = Parameter("limit", {**schema.whole(1, 1_000), "default": 100}, "At most so many items a page.")
 CURSOR: Final = Parameter("cursor", schema.text(1024), "The `next_cursor` of the page before.")
 

@@ -16,13 +16,14 @@ from aiohttp import hdrs, web
 from api.http.answer import JSON, Answer
 from api.http.watch import has_shut
 from api.port.budget import UNCOUNTED_BYTES
-from api.port.forward import ANSWERED, Answered
+from api.port.forward import ANSWERED, Answered, RequestKey
 from api.port.leadership import FORWARDED
 from api.port.loop_turn import Line, LoopTurn
-from api.port.port import Port, Principal
+from api.port.port import KeyedPort, Port, Principal
 from api.port.problem import FieldFault, Problem, draining
 from api.port.traceback import let_go
 from api.read.compression import ENCODINGS, TooLarge, accepted, compressed, decompressed
+from api.read.idempotency import HEADER, read_request_key
 
 if TYPE_CHECKING:
     from api.http.connection import Connection
@@ -67,7 +68,7 @@ class Exchange:
 
     __slots__ = (
         *("_data", "_held", "answered", "bytes_max", "connection", "line", "once", "params", "passed_on"),
-        *("port", "principal", "request", "request_id", "server", "target"),
+        *("port", "principal", "request", "request_id", "request_key", "server", "target"),
     )
 
     def __init__(self, server: Serving, request: web.BaseRequest, request_id: str, principal: Principal) -> None:
@@ -83,6 +84,7 @@ class Exchange:
         self.once = False  # it waits for nothing, even if its body asks for a wait
         self.passed_on = False  # to the leader, which may have carried it out
         self.answered: Answered | None = None  # the other node that answered; None: this node answers
+        self.request_key: RequestKey | None = None  # of its Idempotency-Key, once it was read
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
         self.line: Line | None = None  # the line in which requests of its kind begin
@@ -138,6 +140,20 @@ class Exchange:
             return int(digits)
         detail = 'If-Match holds a revision as its ETag gave it, such as "3"'
         raise Problem("invalid-field", detail, errors=[FieldFault("", detail, header="If-Match")])
+
+    def has_key(self) -> bool:
+        """True if the request has an `Idempotency-Key`."""
+        return HEADER in self.request.headers
+
+    def keyed(self, body: bytes = b"") -> KeyedPort:
+        """Return the port that carries out the request, under its `Idempotency-Key` if it has one. `body` is the body
+        as it was read. Raises `invalid-field`."""
+        sent = self.request.headers.getall(HEADER, ())
+        if not sent:
+            return self.port
+        facts = (self.request.method, self.target, self.request.headers.get("If-Match", ""))
+        self.request_key = read_request_key(sent, *facts, body=body)
+        return self.port.keyed(self.request_key)
 
     def require_type(self, accepted: Collection[str]) -> None:
         """Refuse a body of another media type. Without a Content-Type the first of `accepted` is assumed."""
@@ -299,6 +315,8 @@ class Exchange:
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Return an answer with the contract's headers."""
+        if self.request_key is not None and self.request_key.replayed:
+            headers = {**(headers or {}), "Idempotency-Replayed": "true"}
         return self._stamped(self.server.stamp(self.answered), status, body, content_type, headers)
 
     def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:

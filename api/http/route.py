@@ -27,6 +27,7 @@ class Route(msgspec.Struct, frozen=True):
     - `leader`: only the leader answers, and other nodes pass the request on, unless `stays` lets this node answer.
     - `batch`: its body may have as many bytes as a batch.
     - `waits`: may wait for long. A drain of the node ends the wait.
+    - `keyed`: takes an `Idempotency-Key`.
     - `nothing`: the body of the answer to a wait that ends before it found anything.
     - `health`: is answered while draining.
     - `says`: the operation in docs/openapi.json. Routes between nodes are `internal` and have none.
@@ -39,6 +40,7 @@ class Route(msgspec.Struct, frozen=True):
     stays: Callable[[Exchange], bool] | None = None
     batch: bool = False
     waits: bool = False
+    keyed: bool = False
     nothing: bytes = b""
     health: bool = False
     says: Operation | None = None

@@ -31,16 +31,16 @@ from api.port.forward import Answered, ForwardRequest
 from api.port.leadership import FORWARDED, ONCE, WAIT
 from api.port.loop_turn import Line, in_turns
 from api.port.port import ANONYMOUS, Port, Principal
-from api.port.problem import FieldFault, Problem, draining, readable
+from api.port.problem import Problem, draining, readable
+from api.read.idempotency import HEADER, key_fault
 
 _log = logging.getLogger("api")
 
 REQUEST_ID: Final = "X-Request-Id"
-_IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 #: Methods whose body is not read.
 _BODILESS: Final = ("GET", "DELETE")
 #: Request headers that mean something to the leader. All others stay here.
-_PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
+_PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", HEADER)
 _PASSED_ON_BY_RAW: Final = {name.lower().encode(): name for name in _PASSED_ON}
 #: Headers of the leader's answer that belong to the contract, by lower-case name.
 _PASSED_BACK: Final = {
@@ -226,8 +226,8 @@ class Server:
             if FORWARDED in exchange.request.headers or not self.port.reaches_leader():
                 return await self.pass_on(exchange)
             exchange.asks_elsewhere()
-        if route.method != "GET" and _IDEMPOTENCY_KEY in exchange.request.headers:
-            raise _no_idempotency_header(route)
+        if not route.keyed and route.method != "GET" and exchange.has_key():
+            raise _takes_no_key(route)
         try:
             return await route.handler(exchange)
         except Problem as refused:
@@ -378,7 +378,6 @@ def _unanswered() -> Problem:
     )
 
 
-def _no_idempotency_header(route: Route) -> Problem:
-    instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
-    detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
-    return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])
+def _takes_no_key(route: Route) -> Problem:
+    instead = "; each message carries its key in the field key" if route.batch else ""
+    return key_fault(f"{route.method} {route.pattern} takes no {HEADER}{instead}; leave it out")

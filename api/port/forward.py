@@ -43,3 +43,14 @@ class ForwardAnswer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class RequestKey:
+    """The `Idempotency-Key` of a request, with a fingerprint of 16 bytes that stands for the request's content. The
+    port sets `replayed` if the answer is that to an earlier request."""
+
+    __slots__ = ("fingerprint", "key", "replayed")
+
+    def __init__(self, key: str, fingerprint: bytes) -> None:
+        self.key, self.fingerprint = key, fingerprint
+        self.replayed = False

@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from api.port.backup import SnapshotPort
 from api.port.budget import Budget
-from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest, RequestKey
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
 from api.port.message import MessagePage, MessageView, Target
 from api.port.problem import Problem
 from api.port.queries import (
+    BeginPort,
     CountQuery,
     DeadPage,
     DeadQuery,
@@ -247,7 +248,34 @@ class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checks: Mapping[str, str]
 
 
-class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
+class KeyedPort(BeginPort, Protocol):
+    """The calls that a request may make under an `Idempotency-Key`. Then each raises `key-reused` too, if the key
+    belongs to another request."""
+
+    async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
+        """Schedule a single message. It is durable on a majority and applied at return."""
+
+    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
+        """Cancel a message. Raises `unknown-message`, `leased` (handed_over, attempt, leased_until), `already-settled`,
+        `revision-mismatch`."""
+
+    async def reschedule(
+        self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+    ) -> RescheduleResult:
+        """Set another due time for a message that is not delivered. Refusals as for `cancel`."""
+
+    async def put_topic(
+        self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
+    ) -> TopicView:
+        """Set the settings that `change` names. `create` makes a topic that does not exist; without it `unknown-topic`
+        is raised. Raises `revision-mismatch` too."""
+
+    async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
+        """Remove a topic whose messages have all ended. Raises `unknown-topic`, `not-empty` (with `pending`),
+        `revision-mismatch`, `over-limit`, and `change-in-progress` if new messages come in too fast to make sure."""
+
+
+class Port(KeyedPort, LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
     """The node as the HTTP layer sees it. See the module's rules. Times are in ms, errors are `Problem`."""
 
     node_id: str
@@ -275,6 +303,9 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
         """Pass the request to the leader once. Raises `no-leader` if none took the connection, `outcome-unknown` if it
         broke after the request was sent. Cancelling a pull ends its wait there, and its messages are given back."""
 
+    def keyed(self, key: RequestKey) -> KeyedPort:
+        """Return what carries out a request under its `Idempotency-Key`."""
+
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Schedule at least one message. Durable on a majority and applied at return."""
 
@@ -282,21 +313,8 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
         """Schedule all messages in one entry, or none. Each has a key of its own and changes no other message. If any
         is FAILED or a CONFLICT, none was scheduled."""
 
-    async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
-        """Schedule a single message. It is durable on a majority and applied at return."""
-
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """Return a message. Linearizable unless `local`. Raises `unknown-message`, also for text that is no id."""
-
-    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """Cancel a message. Raises `unknown-message`, `leased` (handed_over, attempt, leased_until), `already-settled`,
-        `revision-mismatch`."""
-
-    async def put_topic(
-        self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
-    ) -> TopicView:
-        """Set the settings that `change` names. `create` makes a topic that does not exist; without it `unknown-topic`
-        is raised. Raises `revision-mismatch` too."""
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """Return a topic. Raises `unknown-topic`."""
@@ -304,10 +322,6 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
         """Return at most `most` topics by name, behind the name `after`. `counts` adds the number of their messages by
         state, which takes a pass over all messages."""
-
-    async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """Remove a topic whose messages have all ended. Raises `unknown-topic`, `not-empty` (with `pending`),
-        `revision-mismatch`, `over-limit`, and `change-in-progress` if new messages come in too fast to make sure."""
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Deliver up to `max` messages and PULL_BYTES_MAX. Wait up to `wait_ms` for the first; empty if none came. A
@@ -327,11 +341,6 @@ class Port(LedgerPort, MemberPort, OperationPort, SnapshotPort, Protocol):
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
         """Let leases end `lease_ms` from now (None: the topic's). Return per receipt: extended | stale | invalid."""
-
-    async def reschedule(
-        self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
-    ) -> RescheduleResult:
-        """Set another due time for a message that is not delivered. Refusals as for `cancel`."""
 
     async def messages(self, query: ListQuery, *, principal: Principal) -> MessagePage:
         """Return a page of the messages that match, without their history. Raises `unknown-topic`, `over-limit`, and

@@ -40,6 +40,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "too-large": (413, "The request is too large"),
     "unsupported-media-type": (415, "This content type is not taken here"),
     "invalid-field": (422, "A field has a value that is not accepted"),
+    "key-reused": (422, "The Idempotency-Key belongs to another request"),
     "unknown-field": (422, "A field is not known"),
     "beyond-max-delay": (422, "The due time is too far ahead"),
     "not-supported-yet": (422, "A part of the contract that is not there yet"),

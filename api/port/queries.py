@@ -165,6 +165,10 @@ class OperationIn(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wait_s: float = WAIT_S
 
 
+GONE: Final = "gone"
+"""The state of an operation that began and is forgotten, in the answer to a repeated request."""
+
+
 class OperationView(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operation as it is now. A dry run has only `matched`.
 
@@ -192,8 +196,8 @@ class OperationPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next_cursor: str | None = None
 
 
-class OperationPort(Protocol):
-    """Operations. A part of `api.port.port.Port`."""
+class BeginPort(Protocol):
+    """The begin of operations. A part of `api.port.port.KeyedPort`."""
 
     async def begin_operation(self, wish: OperationIn, *, principal: Any) -> OperationView:
         """Begin an operation, and wait for its end at most `wait_s`. A dry run only counts.
@@ -202,6 +206,10 @@ class OperationPort(Protocol):
         `confirm`. Raises `over-limit` if too many run or the window meets too many hours. Raises `in-progress` if
         another one has messages of these topics and this window.
         """
+
+
+class OperationPort(Protocol):
+    """Operations that have begun. A part of `api.port.port.Port`."""
 
     async def change_operation(self, id: str, verb: OperationVerb, *, principal: Any) -> OperationView:
         """Pause an operation, let it go on, or end it early. Raises `unknown-operation`, `already-settled` (it has

@@ -21,9 +21,10 @@ from api.port.timestamp import render_time
 from api.read.atomic import ATOMIC_BYTES_MAX, check_all_done, check_atomic
 from api.read.batch import key_conflict, read_batch, render_batch, show_previous
 from api.read.document import Faults, read_members, split_object
+from api.read.idempotency import HEADER, key_fault
 from api.read.message import due_checkers, note_clashes, parse_message
 from api.routes.ledger import show_message_ledger
-from storage.format.schedule_status import CONFLICT, KEPT, NEW, OUTCOMES, REPLACED, REPLAYED
+from storage.format.schedule_status import CHANGING, CONFLICT, KEPT, NEW, OUTCOMES, REPLACED, REPLAYED
 
 #: Most reads of a message and its ledger until both are of one moment.
 LOOKS: Final = 4
@@ -41,7 +42,10 @@ async def schedule(exchange: Exchange) -> Answer:
         exchange.query(())
     data = await exchange.read_decompressed()
     message = parse_message(data, exchange.port.now_ms(), exchange.port.limits)
-    result = await exchange.port.schedule_one(message, exchange.principal)
+    if message.key is not None and message.on_conflict not in CHANGING and exchange.has_key():
+        detail = f'{HEADER} goes with on_conflict "replace" or "extend"; otherwise the field key protects the message'
+        raise key_fault(f"{detail}, so leave one of the two out")
+    result = await exchange.keyed(data).schedule_one(message, exchange.principal)
     if result.status in (NEW, REPLAYED):
         id_text, due = result.id, render_time(result.due_ms)
         headers = {"Location": f"/v1/messages/{id_text}", "ETag": '"1"'}
@@ -173,7 +177,7 @@ def _choice(exchange: Exchange, name: str, words: tuple[str, ...]) -> str | None
 async def cancel(exchange: Exchange) -> Answer:
     """DELETE /v1/messages/{id}: cancel it."""
     exchange.query(())
-    result = await exchange.port.cancel(
+    result = await exchange.keyed().cancel(
         exchange.params["id"], if_match=exchange.if_match(), principal=exchange.principal
     )
     return exchange.document(
@@ -186,8 +190,9 @@ async def reschedule(exchange: Exchange) -> Answer:
     exchange.query(())
     exchange.require_type((JSON,))
     port = exchange.port
-    values = _read_due(await exchange.read(), port.now_ms(), port.limits)
-    result = await port.reschedule(
+    data = await exchange.read()
+    values = _read_due(data, port.now_ms(), port.limits)
+    result = await exchange.keyed(data).reschedule(
         exchange.params["id"],
         due_ms=values.get("deliver_at"),
         delay_ms=values.get("delay", values.get("delay_level")),
@@ -276,10 +281,10 @@ def _event_shape(event: HistoryEvent) -> dict[str, Any]:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/messages", schedule, says=SCHEDULE),
+    Route("POST", "/v1/messages", schedule, keyed=True, says=SCHEDULE),
     Route("POST", "/v1/messages/batch", schedule_batch, batch=True, says=BATCH),
     Route("GET", "/v1/messages/{id}", look_up, stays=_is_local, says=LOOK_UP),
-    Route("PATCH", "/v1/messages/{id}", reschedule, says=RESCHEDULE),
-    Route("DELETE", "/v1/messages/{id}", cancel, says=CANCEL),
+    Route("PATCH", "/v1/messages/{id}", reschedule, keyed=True, says=RESCHEDULE),
+    Route("DELETE", "/v1/messages/{id}", cancel, keyed=True, says=CANCEL),
 )
 """The routes of this file."""

@@ -25,6 +25,7 @@ from api.http.route import Route
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
 from api.port.queries import (
+    GONE,
     KIND_FIELDS,
     NOTE_BYTES_MAX,
     RATE_MAX,
@@ -40,6 +41,7 @@ from api.port.queries import (
 )
 from api.port.timestamp import render_time
 from api.read.document import read_object
+from api.read.idempotency import HEADER, key_fault
 
 ALL: Final = "*"
 _COUNT_MAX: Final = (1 << 63) - 1
@@ -160,7 +162,8 @@ async def redrive(exchange: Exchange) -> Answer:
 async def _begin(exchange: Exchange, fields: Fields, kind: OperationKind | None, wait_s: float) -> Answer:
     exchange.query(())
     exchange.require_type((JSON,))
-    values = read_object(await exchange.read(), fields)
+    data = await exchange.read()
+    values = read_object(data, fields)
     check_window(values, "/from")
     kind = values["kind"] if kind is None else kind
     _check_own(kind, values)
@@ -170,7 +173,11 @@ async def _begin(exchange: Exchange, fields: Fields, kind: OperationKind | None,
         rate=values.get("rate"), note=values.get("note", ""), confirm=values.get("confirm"),
         dry_run=values.get("dry_run", False), wait_s=wait_s,
     )  # fmt: skip
-    view = await exchange.port.begin_operation(wish, principal=exchange.principal)
+    if wish.dry_run and exchange.has_key():
+        raise key_fault(f"a dry run writes nothing and takes no {HEADER}; leave it out")
+    view = await exchange.keyed(data).begin_operation(wish, principal=exchange.principal)
+    if view.state == GONE:
+        return exchange.document({"id": view.id, "state": GONE})
     if wish.dry_run:
         return exchange.document({"matched": view.matched})
     status = 200 if view.matched is not None else 202
@@ -261,14 +268,14 @@ def _signed(by_ms: int) -> str:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/operations", begin, says=BEGIN),
+    Route("POST", "/v1/operations", begin, keyed=True, says=BEGIN),
     Route("GET", "/v1/operations", list_operations, says=LIST),
     Route("GET", "/v1/operations/{id}", one, says=ONE),
     Route("POST", "/v1/operations/{id}/pause", pause, says=PAUSE),
     Route("POST", "/v1/operations/{id}/resume", resume, says=RESUME),
     Route("POST", "/v1/operations/{id}/abort", abort, says=ABORT),
-    Route("POST", "/v1/messages/cancel", cancel, says=CANCEL),
-    Route("POST", "/v1/messages/shift", shift, says=SHIFT),
-    Route("POST", "/v1/messages/redrive", redrive, says=REDRIVE),
+    Route("POST", "/v1/messages/cancel", cancel, keyed=True, says=CANCEL),
+    Route("POST", "/v1/messages/shift", shift, keyed=True, says=SHIFT),
+    Route("POST", "/v1/messages/redrive", redrive, keyed=True, says=REDRIVE),
 )
 """The routes of this file."""

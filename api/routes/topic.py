@@ -88,8 +88,8 @@ async def _settings(exchange: Exchange, name: str, *, whole: bool) -> dict[str, 
 
 
 async def _put(exchange: Exchange, name: str, change: TopicChange, *, create: bool) -> Answer:
-    if_match = exchange.if_match()
-    view = await exchange.port.put_topic(name, change, create=create, if_match=if_match, principal=exchange.principal)
+    if_match, port = exchange.if_match(), exchange.keyed(await exchange.read())
+    view = await port.put_topic(name, change, create=create, if_match=if_match, principal=exchange.principal)
     return _one(exchange, view)
 
 
@@ -119,7 +119,7 @@ async def delete(exchange: Exchange) -> Answer:
     """DELETE: remove a topic whose messages have all ended."""
     name = topic_of(exchange)
     exchange.query((), ("pending",))
-    await exchange.port.delete_topic(name, if_match=exchange.if_match(), principal=exchange.principal)
+    await exchange.keyed().delete_topic(name, if_match=exchange.if_match(), principal=exchange.principal)
     return exchange.document({"topic": name, "result": "deleted"})
 
 
@@ -148,9 +148,9 @@ def _shape(view: TopicView) -> dict[str, Any]:
 
 ROUTES: Final = (
     Route("GET", "/v1/topics", show_all, says=LIST),
-    Route("PUT", "/v1/topics/{topic}", replace, says=REPLACE),
-    Route("PATCH", "/v1/topics/{topic}", merge, says=MERGE),
+    Route("PUT", "/v1/topics/{topic}", replace, keyed=True, says=REPLACE),
+    Route("PATCH", "/v1/topics/{topic}", merge, keyed=True, says=MERGE),
     Route("GET", "/v1/topics/{topic}", show, says=SHOW),
-    Route("DELETE", "/v1/topics/{topic}", delete, says=DELETE),
+    Route("DELETE", "/v1/topics/{topic}", delete, keyed=True, says=DELETE),
 )
 """The routes of this file."""

@@ -30,6 +30,12 @@ TABLE: Final = (
     ("hourwheel_topics", GAUGE, "Topics there are"),
     ("hourwheel_operations_running", GAUGE, "Operations on many messages that have begun and not ended"),
     ("hourwheel_operations_paused", GAUGE, "Those of them that are paused, and hold their messages"),
+    (
+        "hourwheel_idempotency_oldest_seconds",
+        GAUGE,
+        "When the oldest answer kept under an Idempotency-Key was given, seconds since the epoch; NaN if none is",
+    ),
+    ("hourwheel_idempotency_bytes", GAUGE, "What answers kept under an Idempotency-Key take"),
     ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
     ("hourwheel_pledged", GAUGE, "Units of strict topics that are leased, or about to be, and not handed over yet"),
     ("hourwheel_released", COUNTER, "Leases of strict topics that this node took back as leader: not handed over"),

@@ -14,7 +14,7 @@ from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
-from storage.tables.registry import OPERATIONS
+from storage.tables.registry import IDEMPOTENCY, OPERATIONS
 
 
 class Values:
@@ -42,6 +42,8 @@ class Values:
         """Return the values of node.cluster.metrics.TABLE, by name."""
         term, held = self._leadership.term, self._store.hours_held
         windows, operations = None if term is None else term.handing_over, self._store.catalog.of(OPERATIONS).running
+        answers = self._store.catalog.of(IDEMPOTENCY)
+        oldest_ms = answers.oldest_ms()
         return {
             "hourwheel_scheduled": self._proposer.rows,
             "hourwheel_handed_over": self._counters.handed_over,
@@ -57,6 +59,8 @@ class Values:
             "hourwheel_topics": self._store.catalog.topic_count,
             "hourwheel_operations_running": len(operations),
             "hourwheel_operations_paused": sum(not each.operation.works for each in operations),
+            "hourwheel_idempotency_oldest_seconds": math.nan if oldest_ms is None else oldest_ms / 1000,
+            "hourwheel_idempotency_bytes": answers.bytes,
             "hourwheel_ready": 0 if windows is None else windows.ready_count,
             "hourwheel_pledged": 0 if windows is None else windows.strict.waiting,
             "hourwheel_released": self._counters.released,

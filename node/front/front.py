@@ -14,7 +14,7 @@ from typing import Any
 
 from api.port.backup import SnapshotView
 from api.port.budget import Budget
-from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest, RequestKey
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.port.member import MemberView
@@ -22,6 +22,7 @@ from api.port.message import MessagePage, MessageView
 from api.port.port import (
     CancelResult,
     Delivery,
+    KeyedPort,
     Limits,
     MessageIn,
     Principal,
@@ -50,6 +51,7 @@ from api.port.queries import (
 from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
+from node.front.keyed import KeyedFront
 from node.front.metrics_page import MetricsPage
 from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
@@ -123,6 +125,10 @@ class Front:
         return await self._forwarder.forward(request)
 
     # -- messages
+
+    def keyed(self, key: RequestKey) -> KeyedPort:
+        """Return what carries out a request under its `Idempotency-Key`."""
+        return KeyedFront(self.groups, key)
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Schedule messages. They are durable on a majority and applied when it returns."""

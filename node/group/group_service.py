@@ -32,6 +32,7 @@ from api.port.queries import (
 )
 from node.group.at_work import reads_files
 from node.group.cluster_service import ClusterService
+from node.group.keyed_calls import KeyedCalls
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
 from node.ledger.ask_members import MemberAccounts
@@ -49,9 +50,7 @@ from node.message.wheel_view import WheelView
 from node.operation.begin import OperationBegin
 from node.operation.standing import in_operation
 from node.port.draft import Draft
-from node.port.group_port import (
-    GroupStatus,
-)
+from node.port.group_port import GroupStatus, OnceAsked, OnceDone
 from node.port.message_port import (
     CancelAsked,
     Counted,
@@ -67,6 +66,7 @@ from node.port.message_port import (
 from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked, PullAsked, Settled, stays
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
 from node.pull.settling import Settling
+from node.write.once_queue import Requests
 from node.write.schedule import WriteLimits
 from replication.apply.topic import MISMATCH
 from storage.tables.topic import Topic
@@ -109,6 +109,15 @@ class GroupService(ClusterService):
             parts.config.storage.retention_ms,
         )  # fmt: skip
 
+        self._keyed = KeyedCalls(
+            parts.store, parts.proposer, parts.clock, self._leadership.require, parts.levels.require,
+            {
+                "schedule_one": self.schedule_one, "cancel": self.cancel, "reschedule": self.reschedule,
+                "put_topic": self.put_topic, "delete_topic": self.delete_topic,
+                "begin_operation": self.begin_operation,
+            },
+        )  # fmt: skip
+
     # -- status and end
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
@@ -119,6 +128,14 @@ class GroupService(ClusterService):
         """Let no more calls read files. Calls under way get a second to end."""
         await self.at_work.close()
 
+    # -- calls under an Idempotency-Key
+
+    @reads_files
+    async def once(self, asked: OnceAsked) -> OnceDone:
+        """See GroupPort."""
+        await self._leadership.sure()
+        return await self._keyed.once(asked)
+
     # -- messages
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
@@ -127,11 +144,11 @@ class GroupService(ClusterService):
         self._parts.reserve.check()
         return await self._writing.many(messages)
 
-    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+    async def schedule_one(self, message: MessageIn | Draft, through: Requests | None = None) -> ScheduledRow:
         """See MessagePort."""
         await self._leadership.sure()
         self._parts.reserve.check()
-        return await self._writing.one(message)
+        return await self._writing.one(message, through)
 
     async def schedule_each(self, draft: Draft) -> Scheduled:
         """See MessagePort."""
@@ -167,20 +184,20 @@ class GroupService(ClusterService):
         )  # fmt: skip
 
     @reads_files
-    async def cancel(self, asked: CancelAsked) -> CancelResult:
+    async def cancel(self, asked: CancelAsked, through: Requests | None = None) -> CancelResult:
         """See MessagePort. From the proposal to the result the message is not handed over. If a hand-over was made
         before, its Lease is applied before the cancel."""
-        return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
+        return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match, through)
 
     @reads_files
-    async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
+    async def reschedule(self, asked: RescheduleAsked, through: Requests | None = None) -> RescheduleResult:
         """See MessagePort. From the proposal to the result the message is not handed over, and after that not before
         its new due time."""
         term = await self._leadership.sure()
         self._parts.reserve.check()
         return await self._changes.reschedule(
             term, asked.id, due_ms=asked.due_ms, delay_ms=asked.delay_ms, if_match=asked.if_match,
-            max_delay_ms=self._parts.config.limits.max_delay_ms,
+            max_delay_ms=self._parts.config.limits.max_delay_ms, through=through,
         )  # fmt: skip
 
     @reads_files
@@ -192,9 +209,10 @@ class GroupService(ClusterService):
     def _topic(self, name: str) -> Topic:
         return topic_named(self._parts.store, name)
 
-    async def put_topic(self, asked: TopicPut) -> TopicView:
+    async def put_topic(self, asked: TopicPut, through: Requests | None = None) -> TopicView:
         """See TopicPort."""
-        return await put_topic(self._parts.store, self._parts.proposer, await self._leadership.sure(), asked)
+        term = await self._leadership.sure()
+        return await put_topic(self._parts.store, through or self._parts.proposer, term, asked)
 
     async def topic(self, asked: TopicAsked) -> TopicView:
         """See TopicPort."""
@@ -210,7 +228,7 @@ class GroupService(ClusterService):
         return TopicPage(tuple(view_topic(topic, None if found is None else found[topic.number]) for topic in topics))
 
     @reads_files
-    async def delete_topic(self, asked: TopicDrop) -> None:
+    async def delete_topic(self, asked: TopicDrop, through: Requests | None = None) -> None:
         """See TopicPort."""
         await self._leadership.sure()
         topic, if_match = self._topic(asked.name), asked.if_match
@@ -220,7 +238,7 @@ class GroupService(ClusterService):
         while dropped is None:
             await self._operations.settled(topic.number, self._leadership.require)
             try:
-                dropped = await self._topic_drops.drop(topic, if_match, self._leadership.require)
+                dropped = await self._topic_drops.drop(topic, if_match, self._leadership.require, through)
             except Problem as refused:
                 if refused.code != "not-empty" or self._operations.busy(topic.number) is None:
                     raise  # otherwise an operation began meanwhile, whose messages are cancelled already
@@ -305,12 +323,12 @@ class GroupService(ClusterService):
     # -- operations
 
     @reads_files
-    async def begin_operation(self, wish: OperationIn) -> OperationView:
+    async def begin_operation(self, wish: OperationIn, through: Requests | None = None) -> OperationView:
         """See MessagePort."""
         await self._leadership.sure()
         if wish.kind != "cancel" and not wish.dry_run:
             self._parts.reserve.check()
-        return await self._operations.begin(wish, self._leadership.require)
+        return await self._operations.begin(wish, self._leadership.require, through)
 
     async def operation(self, asked: OperationAsked) -> OperationView:
         """See MessagePort."""

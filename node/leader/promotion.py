@@ -23,7 +23,7 @@ from node.runtime.clock import NodeClock
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at
-from replication.command.promotion import HANDED_ON, Promotion
+from replication.command.dispatch import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.format.level import has
 from storage.format.position import HOUR_MS, MS_PER_TICK

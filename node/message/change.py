@@ -29,6 +29,7 @@ from node.message.view import (
 from node.runtime.clock import NodeClock
 from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
+from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from replication.apply.message.cancel import CANCELLED
 from replication.apply.message.message_location import HELD, IN_PROGRESS, LEASED, MISMATCH, SETTLED, UNKNOWN
@@ -53,12 +54,12 @@ class MessageChange:
         the term that the caller gave."""
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
-    async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
+    async def cancel(self, term: Term, id: str, if_match: int | None, through: Requests | None = None) -> CancelResult:
         """Cancel a message. Raises `unknown-message`, `leased`, `already-settled` and `revision-mismatch`. Raises
-        `change-in-progress` if its state allows no change."""
+        `change-in-progress` if its state allows no change. `through` proposes it, None: the proposer."""
         found = find(self._store, id)
         order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))
-        outcome = self._proposer.cancel(order)
+        outcome = (through or self._proposer).cancel(order)
         term.holding.until([found.home], outcome)
         # Shielded: if the client goes away, the Cancel and the hold that goes with it stay.
         result, attempts, prior = await asyncio.shield(outcome)
@@ -75,6 +76,7 @@ class MessageChange:
         delay_ms: int | None,
         if_match: int | None,
         max_delay_ms: int,
+        through: Requests | None = None,
     ) -> RescheduleResult:
         """Give a message another due time. Raises what `cancel` raises, `beyond-max-delay` and `over-limit`."""
         found = find(self._store, id)
@@ -94,7 +96,7 @@ class MessageChange:
             field = "delay" if due_ms is None else "deliver_at"
             detail = f"the due time is more than {max_delay_ms} ms ahead, the most that is taken here"
             raise Problem("beyond-max-delay", detail, errors=[FieldFault(f"/{field}", detail)])
-        outcome = self._proposer.reschedule(order)
+        outcome = (through or self._proposer).reschedule(order)
         term.holding.until([found.home], outcome)
         result, new_due_ms, revision = await asyncio.shield(outcome)
         if result == RESCHEDULED:

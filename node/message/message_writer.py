@@ -28,6 +28,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
 from node.write.command_queues import payload_bytes, take_error
+from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from node.write.schedule import NOTHING, WriteLimits, join_rows, problems_of, schedule_messages, schedule_one
 from node.write.stamp_drafts import stamp_draft
@@ -72,14 +73,15 @@ class MessageWriter:
         self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
         self._require, self._limits, self._leads, self._left_as_it_is = require, limits, leads, refusal
 
-    async def one(self, message: MessageIn | Draft) -> ScheduledRow:
-        """Write a request's only message. Raises its refusal."""
+    async def one(self, message: MessageIn | Draft, through: Requests | None = None) -> ScheduledRow:
+        """Write a request's only message. Raises its refusal. `through` proposes it, None: the proposer."""
+        through = through or self._proposer
         if isinstance(message, Draft):
             if any(key.on_conflict in SUPERSEDES for key in message.keys):
-                return await self._only(message)
+                return await self._only(message, through)
         elif message.on_conflict in CHANGING and message.key is not None:
-            return await self._only(encode_draft((message,)))
-        return await schedule_one(self._store, self._proposer, self._limits, self._clock, message)
+            return await self._only(encode_draft((message,)), through)
+        return await schedule_one(self._store, through, self._limits, self._clock, message)
 
     async def many(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> Scheduled:
         """Write the messages of `requests` requests. Each at fault has its own refusal, that of a single one is
@@ -104,7 +106,7 @@ class MessageWriter:
             await self._plain(draft, plain, done)
             for start in range(0, len(changing), AT_ONCE):
                 rows = changing[start : start + AT_ONCE]
-                answers = await self._supersede([*rows_alone(draft, rows)])
+                answers = await self._supersede([*rows_alone(draft, rows)], self._proposer)
                 done.update(zip(rows, answers, strict=True))
         refused = [row for row in done.values() if isinstance(row, Refusal)]
         if len(refused) == len(draft) and (len(draft) == 1 or all(each.code in NOTHING_DONE for each in refused)):
@@ -140,15 +142,15 @@ class MessageWriter:
         for at, (row, *values) in enumerate(zip(rows, *columns, some.status, strict=True)):
             done[row] = some.refused[at] if at in some.refused else ScheduledRow(*values)
 
-    async def _only(self, draft: Draft) -> ScheduledRow:
+    async def _only(self, draft: Draft, through: Requests) -> ScheduledRow:
         for problem in problems_of(self._store, draft, self._limits, self._clock).values():
             raise problem
-        (answer,) = await self._supersede([draft])
+        (answer,) = await self._supersede([draft], through)
         if isinstance(answer, Refusal):
             raise answer.problem()
         return answer
 
-    async def _supersede(self, drafts: Sequence[Draft]) -> list[ScheduledRow | Refusal]:
+    async def _supersede(self, drafts: Sequence[Draft], through: Requests) -> list[ScheduledRow | Refusal]:
         """Write messages that may change the holders of their keys, each a draft of its own."""
         answers: list[ScheduledRow | Refusal] = [_UNANSWERED] * len(drafts)
         left = list(range(len(drafts)))
@@ -156,7 +158,7 @@ class MessageWriter:
             proposed: dict[int, asyncio.Future[Outcome]] = {}
             for count, row in enumerate(left):
                 try:
-                    proposed[row] = self._propose(drafts[row])
+                    proposed[row] = self._propose(drafts[row], through)
                 except Problem as problem:
                     answers[row] = Refusal.of(problem)
                 if count % A_STEP == A_STEP - 1:
@@ -171,11 +173,11 @@ class MessageWriter:
                     answers[row] = await self._answer(outcome)
         return answers
 
-    def _propose(self, draft: Draft) -> asyncio.Future[Outcome]:
+    def _propose(self, draft: Draft, through: Requests) -> asyncio.Future[Outcome]:
         self._require("supersede")
         term, (key,) = self._leads(), draft.keys
         look = partial(self._look, term, draft.topics[0], key.key, len(draft.records))
-        proposed = self._proposer.supersede(SupersedeOrder(draft, look, term.holding.until))
+        proposed = through.supersede(SupersedeOrder(draft, look, term.holding.until))
         proposed.add_done_callback(take_error)
         return proposed
 
@@ -196,12 +198,7 @@ class MessageWriter:
             raise outcome
         if outcome.status == FAILED:
             return Refusal.of(await self._refusal(outcome))
-        before = None
-        if outcome.status != NEW:
-            before = Superseded(
-                outcome.previous, outcome.previous_random, outcome.attempts, outcome.prior, outcome.revision
-            )
-        return ScheduledRow(outcome.position, outcome.random, outcome.due_ms, outcome.status, before)
+        return row_of(outcome)
 
     def _holder(self, topic: str, key: bytes) -> int:
         """The home of the message that holds the key, GONE if nobody does, or its message has ended."""
@@ -220,6 +217,14 @@ class MessageWriter:
         id = encode_id(self._store.group, outcome.previous, outcome.previous_random)
         refused = await self._left_as_it_is(outcome.why, id)
         return Problem(refused.code, f"message {id} has the key: {refused.detail}", **refused.extra | {"id": id})
+
+
+def row_of(was: Outcome) -> ScheduledRow:
+    """The result of a message that was written, and perhaps changed the holder of its key."""
+    before = None
+    if was.status != NEW:
+        before = Superseded(was.previous, was.previous_random, was.attempts, was.prior, was.revision)
+    return ScheduledRow(was.position, was.random, was.due_ms, was.status, before)
 
 
 def _turns(draft: Draft, refused: Collection[int]) -> list[tuple[list[int], list[int]]]:

@@ -23,6 +23,7 @@ from api.port.problem import Problem
 from node.handover.term import Leads
 from node.handover.topic_metrics import TopicMetrics
 from node.message.count import Counting
+from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command.topic import DropTopic
@@ -55,10 +56,10 @@ class TopicDrop:
         self._store, self._proposer, self._counting = store, proposer, counting
         self._group, self._driver, self._topic_metrics = group, driver, topic_metrics
 
-    async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
+    async def drop(self, topic: Topic, if_match: int | None, leads: Leads, through: Requests | None = None) -> int:
         """Remove the topic. Return DROPPED, or MISMATCH if it has another revision than `if_match`. Raises `not-empty`,
         `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if messages come too
-        fast."""
+        fast. `through` proposes it, None: the proposer."""
         for _ in range(TRIES_MAX):
             pending, before = await self._counting.living(topic.number, leads)
             if pending:
@@ -67,7 +68,7 @@ class TopicDrop:
                     f"{pending} messages of {topic.name} have not ended; cancel them or wait for their end",
                     pending=pending,
                 )
-            result = await self._proposer.drop_topic(self._judge(topic, if_match, before))
+            result = await (through or self._proposer).drop_topic(self._judge(topic, if_match, before))
             if result == DROPPED:
                 self._topic_metrics.forget(topic.name)
             if result in (DROPPED, MISMATCH):

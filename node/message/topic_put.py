@@ -7,7 +7,7 @@ from api.port.problem import Problem
 from node.handover.term import Term
 from node.message.topic import check_target, settings_of, view_topic
 from node.port.topic_port import TopicPut
-from node.write.proposer import Proposer
+from node.write.once_queue import Requests
 from replication.command.topic import PutTopic
 from storage.store import Store
 from storage.tables.topic import Topic, subscription_of
@@ -21,7 +21,7 @@ def topic_named(store: Store, name: str) -> Topic:
     return topic
 
 
-async def put_topic(store: Store, proposer: Proposer, term: Term, asked: TopicPut) -> TopicView:
+async def put_topic(store: Store, proposer: Requests, term: Term, asked: TopicPut) -> TopicView:
     """Create or change a topic (see TopicPort), and return it as it is then. Raises `revision-mismatch`,
     `unknown-topic`, `invalid-field`. The caller has checked that this node leads."""
     name, create, if_match = asked.name, asked.create, asked.if_match

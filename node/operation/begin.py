@@ -34,6 +34,7 @@ from node.operation.view import find_operation, kept, number_of, unknown_operati
 from node.port.failure_code import REASONS
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
+from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from replication.apply.operation import (
     AGAIN,
@@ -90,8 +91,8 @@ class OperationBegin:
         self._levels, self._counting, self._in_hand = levels, counting, in_hand
         self._max_delay_ms = max_delay_ms
 
-    async def begin(self, wish: OperationIn, leads: Leads) -> OperationView:
-        """See OperationPort."""
+    async def begin(self, wish: OperationIn, leads: Leads, through: Requests | None = None) -> OperationView:
+        """See OperationPort. `through` proposes it, None: the proposer."""
         self._levels.require("operations")
         self._check(wish)
         which = self._which(wish)
@@ -100,7 +101,7 @@ class OperationBegin:
             if wish.dry_run:
                 return OperationView(**wish_fields(wish), matched=matched)
             _check_confirmed(wish, matched)
-        number = await self._begun(wish, which, leads)
+        number = await self._begun(wish, which, leads, through or self._proposer)
         with suppress(TimeoutError, Problem):  # it has begun, so it goes on under the next leader too
             async with asyncio.timeout(wish.wait_s):
                 while (found := self._store.catalog.of(OPERATIONS).find(number)) is not None and not found.ended:
@@ -190,7 +191,7 @@ class OperationBegin:
             leads()
         return matched
 
-    async def _begun(self, wish: OperationIn, which: Predicate, leads: Leads) -> int:
+    async def _begun(self, wish: OperationIn, which: Predicate, leads: Leads, through: Requests) -> int:
         """Propose the operation, and return its number."""
         while True:
             term, mark = leads(), int(self._entropy.id_bits(1)[0])
@@ -199,7 +200,7 @@ class OperationBegin:
                 self._in_hand.proposed[mark] = which
                 self._withdraw(term, which)
             asked = OperationWish(**wish_fields(wish), latest_ms=self._clock.now_ms() + self._max_delay_ms)
-            proposed = asyncio.ensure_future(self._proposer.propose_single(BeginOperation(asked, mark)))
+            proposed = asyncio.ensure_future(through.propose_single(BeginOperation(asked, mark)))
             proposed.add_done_callback(partial(self._known, mark))
             # Shielded: if the client goes away, the operation and what holds its messages stay.
             begun: Begun = await asyncio.shield(proposed)

@@ -8,7 +8,9 @@ happened, and `outcome-unknown` if something may have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta
 
 from api.port.backup import SnapshotView
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
@@ -136,6 +138,25 @@ class MetricFamilies(Plain, frozen=True):
     families: tuple[MetricFamily, ...]
 
 
+class OnceAsked(Plain, frozen=True):
+    """A call to be carried out one time only, under the `Idempotency-Key` of a request. `frame` is its argument.
+    `fingerprint` stands for the request's content, and `principal` is its client."""
+
+    name: str
+    frame: bytes
+    key: Annotated[bytes, Meta(min_length=1, max_length=255)]
+    fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    principal: str
+
+
+class OnceDone(Plain, frozen=True):
+    """The answer of such a call. `replayed`: it was carried out by an earlier request. `frame` is None if the call
+    answers nothing, or if what it made is gone by now."""
+
+    frame: bytes | None
+    replayed: bool
+
+
 class ClusterPort(Protocol):
     """The leader, the members, and the state of a node."""
 
@@ -184,6 +205,10 @@ class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
     """All calls of a group."""
 
     number: int
+
+    async def once(self, asked: OnceAsked) -> OnceDone:
+        """Carry out a call one time only. Raises what the call raises, and `key-reused` if its key belongs to another
+        request."""
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
         """Call `told` with the status from now on: at once, and after each change. Some changes are noticed only by a

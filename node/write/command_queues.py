@@ -33,6 +33,8 @@ ENTRY_MOVES_MAX = 1_000
 MOVE_AGAIN_WEIGHT = 100
 #: The commands of a SingleQueue in one entry have at most so many bytes together, or are one command.
 ENTRY_SINGLES_BYTES_MAX = 1 << 20
+#: The error of a request that was void, because an answer is kept under its key (once_queue.py).
+KEPT = "kept"
 
 Taker = Callable[[Any, str | None, int], None]  # (the section's result, or the error; the log index if applied)
 Section = tuple[Packed, Taker]
@@ -295,6 +297,8 @@ def problem_of(error: str) -> Problem:
         return Problem("no-leader", "this node stopped leading before the request was written; nothing happened")
     if error == "overloaded":
         return Problem("over-limit", "too many proposals wait; send again later")
+    if error == KEPT:
+        return Problem("in-progress", "a request under the same Idempotency-Key was carried out meanwhile; send again")
     if error == "refused":
         return Problem("internal", "the entry was refused by the machine; nothing happened")
     return Problem("outcome-unknown", "the leader or the disks failed meanwhile; send again with the same key")

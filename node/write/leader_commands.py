@@ -1,9 +1,9 @@
-"""The commands of the leader itself that go into each entry."""
+"""The commands of the leader itself that go into each entry, and where the proposer gets them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from replication.command.dispatch import DispatchState
 from replication.command.handover import Lease, Release
@@ -29,3 +29,18 @@ class LeaderCommands(NamedTuple):
 
 
 NOTHING_RIDES: Final = LeaderCommands()
+
+
+class LeaderCommandSource(Protocol):
+    """The commands that go in every entry: Leases, Releases and the dispatch state (node/leader/leader_term.py)."""
+
+    def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
+        """Return the commands that were not proposed yet, each once. If the entry has no other command (`going` is
+        False), return only those that are due."""
+
+    def committed(self) -> None:
+        """Note that the oldest entry with collected commands is applied. Entries are applied in the order of
+        `collect`."""
+
+    def returned(self) -> None:
+        """Note that the entry with the commands that `collect` returned last was not proposed."""

@@ -69,7 +69,8 @@ class MessageQueue:
         self.requests = 0
         #: The number of requests that the newest entry answered, if each had one message. The proposer resets it to 0.
         self.singles = 0
-        self._bytes = 0  # of the bodies of those requests
+        #: The bytes of the bodies of those requests.
+        self.bytes = 0
         self._entropy = entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
@@ -83,16 +84,16 @@ class MessageQueue:
                 "over-limit",
                 f"{self.rows} messages wait to be written, at most {self._rows_max} may; send again later",
             )
-        if self._bytes and self._bytes + rows.size > WAITING_BYTES_MAX:
+        if self.bytes and self.bytes + rows.size > WAITING_BYTES_MAX:
             raise Problem(
                 "over-limit",
-                f"{self._bytes} bytes of messages wait to be written, at most {WAITING_BYTES_MAX} may; send later",
+                f"{self.bytes} bytes of messages wait to be written, at most {WAITING_BYTES_MAX} may; send later",
             )
         future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
         self._requests.append(Request(rows, requests, future))
         self.requests += requests
         self.rows += rows.count
-        self._bytes += rows.size
+        self.bytes += rows.size
         return future
 
     def take(self, now_ms: int) -> list[Section]:
@@ -134,7 +135,7 @@ class MessageQueue:
             taken.append((request, start, stop - start))
             if stop == whole:
                 self._requests.popleft()
-                self._bytes -= request.rows.size
+                self.bytes -= request.rows.size
                 self.requests -= request.requests
             else:
                 self._requests.rotate(-1)
@@ -144,7 +145,7 @@ class MessageQueue:
         """Refuse with `no-leader` the rows that wait. Rows that are in an entry already keep waiting for its
         outcome."""
         requests, self._requests = self._requests, deque()
-        self.rows = self._bytes = self.requests = 0
+        self.rows = self.bytes = self.requests = 0
         for request in requests:
             request.answer(request.taken, request.rows.count - request.taken, "not-leader")
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from api.port.port import MessageIn
 from node.port.draft import Draft
@@ -42,14 +42,16 @@ from node.write.command_queues import (
     payload_bytes,
     resolve,
 )
-from node.write.leader_commands import LeaderCommands
+from node.write.leader_commands import LeaderCommandSource
 from node.write.message_queue import MessageQueue, Part
+from node.write.once_queue import KeyedRequests, OnceQueue, with_keys
 from node.write.supersede_queue import Outcome as Superseded
 from node.write.supersede_queue import SupersedeOrder, SupersedeQueue
 from replication.apply.machine import Applied
 from replication.apply.topic import TopicPut
 from replication.command.entry import Command, encode_entry
 from replication.command.handover import Extend, Fail, Settle
+from replication.command.once import KeyedRequest
 from replication.command.topic import DropTopic, PutTopic
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
@@ -63,21 +65,6 @@ NOT_PROPOSED = ("not-leader", "overloaded")
 #: Once an entry has so many bytes, the other queues wait for the next entry. So the group takes the entry even if the
 #: fullest section (messages: ENTRY_BYTES_MAX and one body) and the Leases are still added.
 ENTRY_BYTES_SOFT = 5 << 19
-
-
-class LeaderCommandSource(Protocol):
-    """The commands that go in every entry: Leases, Releases and the dispatch state (node/leader/leader_term.py)."""
-
-    def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
-        """Return the commands that were not proposed yet, each once. If the entry has no other command (`going` is
-        False), return only those that are due."""
-
-    def committed(self) -> None:
-        """Note that the oldest entry with collected commands is applied. Entries are applied in the order of
-        `collect`."""
-
-    def returned(self) -> None:
-        """Note that the entry with the commands that `collect` returned last was not proposed."""
 
 
 class Proposer:
@@ -103,6 +90,7 @@ class Proposer:
         self.node = node
         self.level = FOUNDED  # the level by which entries are encoded
         self.riders: LeaderCommandSource | None = None
+        self._entropy = entropy
         self._messages = MessageQueue(entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
         self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
@@ -110,6 +98,7 @@ class Proposer:
         self._cancels = CancelQueue()
         self._reschedules = RescheduleQueue()
         self._supersedes = SupersedeQueue(entropy)
+        self._once = OnceQueue()
         self._drops = DropQueue()
         self._singles = SingleQueue()
         self._queues: tuple[Queue, ...] = (
@@ -119,6 +108,7 @@ class Proposer:
             self._cancels,
             self._reschedules,
             self._supersedes,
+            self._once,
             self._drops,
             self._singles,
             self._messages,
@@ -224,6 +214,10 @@ class Proposer:
         self.kick()
         return await future
 
+    def keyed(self, request: KeyedRequest) -> KeyedRequests:
+        """Return what proposes a request under its `Idempotency-Key`."""
+        return KeyedRequests(request, self._once, self.kick, self._entropy)
+
     # -- flushing
 
     def kick(self) -> None:
@@ -260,7 +254,7 @@ class Proposer:
         if not sections:
             self._hold()
             return
-        sections.sort(key=lambda section: section[0][0])
+        sections = with_keys(sections)
         entry = encode_entry(
             group=self._group.number,
             term=self._group.term,

@@ -22,6 +22,7 @@ from node.port.refusal import Refusal
 from node.runtime.clock import NodeClock
 from node.write.command_queues import problem_of
 from node.write.message_queue import Part
+from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from storage.format.schedule_status import FAILED
 from storage.store import Store
@@ -35,7 +36,7 @@ _to_come = attrgetter(*TO_COME)
 
 
 async def schedule_one(
-    store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
+    store: Store, proposer: Requests, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
 ) -> ScheduledRow:
     """Schedule a request's only message. It is durable on a majority and applied on return. Raises the message's
     refusal, or BadColumns for a draft that is not well formed."""

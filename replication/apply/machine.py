@@ -16,20 +16,24 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from replication.apply.apply_notifier import ApplyNotifier, Changes
 from replication.apply.applying import Applying, Dispatched
+from replication.apply.once import carried_out, check_keyed, keyed_requests
 from replication.apply.registry import COMMANDS, CommandRow
 from replication.command.column import DUE_MS_MAX
 from replication.command.entry import EntryRefused, Envelope, UnknownCommand, decode_entry
 from replication.command.level import RaiseLevel
+from replication.command.once import KeyedRequest
 from replication.raft.state_hashes import StateHashes
 from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
 from storage.format.level import FOUNDED, has, hash_version
 from storage.store import Store
+from storage.tables.idempotency import KeptAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,14 @@ class Machine:
         if has(self.level, "lazy-keys"):
             self.store.catalog.drop_dead_keys()
         applying = Applying(self.store, state, self.told, envelope, index, term)
-        results = tuple(self._apply_one(row, command, applying) for row, command in commands)
+        keyed = keyed_requests(command for _, command in commands)
+        if keyed:
+            results = self._apply_once(commands, keyed, applying)
+        else:
+            results = tuple(self._apply_one(row, command, applying) for row, command in commands)
         self._advance(index, term, entry)
         if self.told.on_applied is not None:
-            applied = tuple(command for _, command in commands)
-            self.told.on_applied(Changes(index, term, envelope.now_ms, applied, results))
+            self.told.on_applied(_changes(applying, commands, results))
         return Applied(index, term, results)
 
     def _read(self, envelope: Envelope) -> list[tuple[CommandRow, Any]]:
@@ -114,6 +121,7 @@ class Machine:
         rows = [COMMANDS[section.kind] for section in envelope.sections]
         commands = [(row, row.unpack(section)) for row, section in zip(rows, envelope.sections, strict=True)]
         self._check_version(envelope, commands)
+        check_keyed(keyed_requests(command for _, command in commands), envelope.sections)
         return commands
 
     def _check_version(self, envelope: Envelope, commands: Sequence[tuple[CommandRow, Any]]) -> None:
@@ -138,6 +146,17 @@ class Machine:
         if row.term_bound and applying.envelope.term != applying.term:
             return None
         return row.apply(applying, command)
+
+    def _apply_once(
+        self, commands: Sequence[tuple[CommandRow, Any]], keyed: Mapping[int, KeyedRequest], applying: Applying
+    ) -> tuple[Any, ...]:
+        """Apply commands of which some are keyed requests. The result of one that is void is its KeptAnswer."""
+        results: list[Any] = []
+        for number, (row, command) in enumerate(commands):
+            apply = partial(self._apply_one, row, command, applying)
+            request = keyed.get(number)
+            results.append(apply() if request is None else carried_out(applying, request, number, row.number, apply))
+        return tuple(results)
 
     def _advance(self, index: int, term: int, entry: bytes) -> None:
         """Extend the rolling hash over the entry, what it wrote, and the dispatch state after it. Note the entry as
@@ -169,3 +188,19 @@ class Machine:
             hash_version=hash_version(self.level),
             doubt=self.store.doubt,
         )
+
+
+def _changes(applying: Applying, commands: Sequence[tuple[CommandRow, Any]], results: Sequence[Any]) -> Changes:
+    """The commands of an entry with their results, without those that were void."""
+    done = [
+        (command, result)
+        for (_, command), result in zip(commands, results, strict=True)
+        if type(result) is not KeptAnswer
+    ]
+    return Changes(
+        applying.index,
+        applying.term,
+        applying.envelope.now_ms,
+        tuple(command for command, _ in done),
+        tuple(result for _, result in done),
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replication.apply.applying import Applying
-from replication.command.promotion import HANDED_ON, Promotion
+from replication.command.dispatch import HANDED_ON, Promotion
 from storage.catalog.doubt import Doubt
 from storage.format.level import has
 

@@ -28,22 +28,23 @@ from replication.apply.message.release import apply_release
 from replication.apply.message.schedule import apply_schedule, apply_schedule_all
 from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
 from replication.apply.message.supersede import apply_supersede
+from replication.apply.once import apply_once
 from replication.apply.operation import apply_begin_operation, apply_change_operation
 from replication.apply.operation_chunk import apply_operation_chunk
 from replication.apply.overdue import apply_overdue_cutoff
 from replication.apply.promotion import apply_promotion
 from replication.apply.topic import apply_drop_topic, apply_put_topic
 from replication.apply.unlink import apply_unlink
-from replication.command.dispatch import DispatchState, Realign
+from replication.command.dispatch import DispatchState, Promotion, Realign
 from replication.command.entry import Kind, Section
 from replication.command.genesis import Genesis
 from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.once import Once
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
-from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule, ScheduleAll
 from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
@@ -97,6 +98,7 @@ COMMANDS: Final = registered(
         CommandRow(Kind.GENESIS, Genesis.unpack, apply_genesis),
         CommandRow(Kind.CHANGE_MEMBER, ChangeMember.unpack, apply_change_member),
         CommandRow(Kind.RAISE_LEVEL, RaiseLevel.unpack, apply_raise_level),
+        CommandRow(Kind.ONCE, Once.unpack, apply_once, since=NEEDS["idempotency-key"]),
         CommandRow(Kind.REALIGN, Realign.unpack, apply_realign, term_bound=True),
         CommandRow(Kind.DISPATCH_STATE, DispatchState.unpack, apply_dispatch_state, term_bound=True),
         CommandRow(Kind.PROMOTION, Promotion.unpack, apply_promotion, term_bound=True),

@@ -1,5 +1,5 @@
-"""The two commands of the dispatch state. One says how far the leader's wheel came. With the other a new leader sets
-the tick to its clock.
+"""The commands of a leader's dispatcher. One says how far its wheel came. With another a new leader sets the tick to
+its clock. The first command of a new leader says how it came to lead, and which units are in doubt for that reason.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replication.command.column import DUE_MS_MAX, ColumnReader
+from replication.command.column import DUE_MS_MAX, ColumnReader, filled, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
+
+HANDED_ON = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,33 @@ class Realign:
     def unpack(cls, section: Section) -> Realign:
         """The command out of a section. Raises `EntryRefused`."""
         return cls(*_three(section))
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """The first command of a leader.
+
+    If the leader was elected, the leader before may have handed over units without a record (storage/catalog/doubt.py).
+    Those are the units in the log that were due by `until_ms`. If the leader before gave leadership away, the log has
+    all its hand-overs, and `until_ms` is HANDED_ON.
+    """
+
+    until_ms: int
+
+    def pack(self) -> Packed:
+        """The command as a section."""
+        return Kind.PROMOTION, 1, [pack_map({"until_ms": self.until_ms})]
+
+    @classmethod
+    def unpack(cls, section: Section) -> Promotion:
+        """The command out of a section. Raises `EntryRefused`."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        reader.end()
+        until_ms = filled(value.get("until_ms"), int, "until_ms")
+        if not HANDED_ON <= until_ms <= DUE_MS_MAX:
+            raise EntryRefused(f"until_ms {until_ms}; {HANDED_ON} to {DUE_MS_MAX} expected")
+        return cls(until_ms)
 
 
 def _three(section: Section) -> tuple[int, int, int]:

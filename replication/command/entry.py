@@ -10,6 +10,7 @@ order in the entry. So within an entry:
 - Reports of consumers about a hand-over come before requests of clients about its message.
 - The Release of a lease whose hand-over never began comes before the Cancel of its message.
 - An operation begins after the new messages of its entry, so its set takes them in.
+- The keys of requests come before the requests.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -60,6 +61,7 @@ class Kind(IntEnum):
     GENESIS = 1
     CHANGE_MEMBER = 2
     RAISE_LEVEL = 3
+    ONCE = 4
     REALIGN = 10
     DISPATCH_STATE = 11
     PROMOTION = 12

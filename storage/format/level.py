@@ -25,6 +25,7 @@ NEEDS: Final = {
     "gone-with-its-place": 3,  # a dead message is not redriven once the hour where it died is unlinked
     "hash-version": 2,  # the rolling hash names its version
     "hello-group": 2,  # a hello names its group
+    "idempotency-key": 4,  # the answer to a request is kept under its key, in the entry of its effect
     "lease-grace": 3,  # to a later leader a lease ends when it has ended by every clock
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
     "longer-silence": 2,  # a node that is late owes its leader a longer silence than is configured

@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from storage.format.position import HOUR_MAX
 from storage.format.registry import BadRow
 from storage.tables.first_index import FirstIndexes
+from storage.tables.idempotency import BYTES_MAX, GROUP_BYTES, Idempotency
 from storage.tables.key import HOUR_BYTES, Keys
 from storage.tables.members import NUMBER_MAX, Members
 from storage.tables.operation_row import HOURS_MAX, KEPT_MAX, RUNNING_MAX
@@ -139,5 +140,20 @@ OPERATIONS: Final = TableRow(
 PROGRESS: Final[TableRow] = TableRow(
     "progress", rows_max=OPERATIONS.rows_max, row_bytes=120, dropped_by=OPERATIONS.dropped_by
 )
+IDEMPOTENCY: Final = TableRow(
+    "idempotency",
+    rows_max=BYTES_MAX // 128,
+    row_bytes=250,  # all rows together have at most BYTES_MAX
+    dropped_by="replication/apply/once.py",
+    cache=Idempotency,
+    beside=("idempotency_age", "meta"),
+)
+IDEMPOTENCY_AGE: Final[TableRow] = TableRow(
+    "idempotency_age",
+    rows_max=IDEMPOTENCY.rows_max,
+    row_bytes=80,
+    dropped_by=IDEMPOTENCY.dropped_by,
+    group=GROUP_BYTES,
+)
 
-TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS, OPERATIONS, PROGRESS])
+TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS, OPERATIONS, PROGRESS, IDEMPOTENCY, IDEMPOTENCY_AGE])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from api.contract.fields import MESSAGE
 from api.port.budget import Budget
-from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest, RequestKey
 from api.port.message import HistoryEvent, MessagePage, MessageView, Target
 from api.port.port import (
     RETRY_DEFAULTS,
@@ -37,6 +37,7 @@ from api.port.queries import ListQuery
 from api.port.timestamp import render_time
 from storage.format.schedule_status import CONFLICT, EXTENDED, FAILED, KEPT, NEW, REPLACED, REPLAYED
 from tests.api.contract.added import extension_of
+from tests.api.memory_keyed import MemoryKeyed
 from tests.api.memory_queries import Held, MemoryQueries
 
 
@@ -52,6 +53,7 @@ class MemoryPort(MemoryQueries):
         self.keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.topic_views: dict[str, TopicView] = {}
         self.settings: dict[str, dict[str, Any]] = {}
+        self.kept: dict[str, tuple[bytes, Any]] = {}
         self.principals: list[Principal] = []
         self.forwarded: list[ForwardRequest] = []
         self.forward_to: Any = None
@@ -205,6 +207,9 @@ class MemoryPort(MemoryQueries):
         held.due_ms = max(self.clock_ms, due_ms or 0, self.clock_ms + (delay_ms or 0))
         held.revision += 1
         return RescheduleResult(id, held.message.topic, held.due_ms, held.revision)
+
+    def keyed(self, key: RequestKey) -> Any:
+        return MemoryKeyed(self, key, self.kept)
 
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal

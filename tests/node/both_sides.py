@@ -119,7 +119,7 @@ class BothSides:
 
 def _bytes(request: Request, side: Side, method: str) -> bytes:
     body = side.fill(request.text()).encode()
-    headers = list(request.headers)
+    headers = [side.fill(each) for each in request.headers]
     if request.body is not None:
         headers.append(f"Content-Length: {len(body)}")
         if not any(each.startswith("Content-Type") for each in headers):

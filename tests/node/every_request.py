@@ -11,7 +11,7 @@ from typing import Any
 
 FAR = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
 NO_ID = "2000F6ZY000000004M16D0WDR1"
-IDEMPOTENT = ("Idempotency-Key: a",)
+IDEMPOTENT = ("Idempotency-Key: ~a",)
 NDJSON = ("Content-Type: application/x-ndjson",)
 ONCE_RETRIED = {"retry": {"max_attempts": 1}}
 
@@ -86,7 +86,10 @@ SCHEDULES = (
     Request(
         "POST /v1/messages", "422 invalid-field", {"topic": "~.orders", "body": 1, "delay": "1m", "delay_level": 1}
     ),
-    Request("POST /v1/messages", "422 not-supported-yet", {"topic": "~.orders", "body": 1}, IDEMPOTENT),
+    Request("POST /v1/messages", "422 invalid-field", {"topic": "~.orders", "body": 1, "key": "~.k"}, IDEMPOTENT),
+    Request("POST /v1/messages", "201", {"topic": "~.orders", "body": 1, "delay": "30d"}, IDEMPOTENT),
+    Request("POST /v1/messages", "201", {"topic": "~.orders", "body": 1, "delay": "30d"}, IDEMPOTENT),
+    Request("POST /v1/messages", "422 key-reused", {"topic": "~.orders", "body": 2}, IDEMPOTENT),
     Request("POST /v1/messages?a=b", "422 unknown-field", {"topic": "~.orders", "body": 1}),
     Request("POST /v1/messages", "400 malformed-json", '{"topic": "~.orders", "body": 1'),
     Request("POST /v1/messages", "400 malformed-json", ""),
@@ -123,7 +126,7 @@ BATCHES = (
     Request("POST /v1/messages/batch?atomic=true", "201", lines({"topic": "~.batch", "body": 1, "key": "all"}), NDJSON),
     Request("POST /v1/messages/batch?atomic=false&atomic=false", "422 invalid-field", _BATCH, NDJSON),
     Request("POST /v1/messages/batch?a=b", "422 unknown-field", _BATCH, NDJSON),
-    Request("POST /v1/messages/batch", "422 not-supported-yet", _BATCH, (*NDJSON, *IDEMPOTENT)),
+    Request("POST /v1/messages/batch", "422 invalid-field", _BATCH, (*NDJSON, *IDEMPOTENT)),
     Request("POST /v1/messages/batch", "415 unsupported-media-type", _BATCH),
     Request("POST /v1/messages/batch", "413 too-large", lines(*[{"topic": "~.batch", "body": 1}] * 10_001), NDJSON),
 )
@@ -148,7 +151,7 @@ CHANGES = (
     Request("PATCH /v1/messages/$first", "422 invalid-field", {}),
     Request("PATCH /v1/messages/$first", "422 invalid-field", {"delay": "1m", "delay_level": 1}),
     Request("PATCH /v1/messages/$first", "422 unknown-field", {"dealy": "1m"}),
-    Request("PATCH /v1/messages/$first", "422 not-supported-yet", {"delay": "1m"}, IDEMPOTENT),
+    Request("PATCH /v1/messages/$first", "422 key-reused", {"delay": "1m"}, IDEMPOTENT),
     Request("PATCH /v1/messages/$first", "400 malformed-json", "{"),
     Request("PATCH /v1/messages/$first", "415 unsupported-media-type", "{}", ("Content-Type: text/plain",)),
     Request(f"PATCH /v1/messages/{NO_ID}", "404 unknown-message", {"delay": "1m"}),
@@ -158,7 +161,7 @@ CHANGES = (
     Request("PATCH /v1/messages/$second", "409 already-settled", {"delay": "1m"}),
     Request("DELETE /v1/messages/$second?a=b", "422 unknown-field"),
     Request("DELETE /v1/messages/$second", "422 invalid-field", headers=("If-Match: one",)),
-    Request("DELETE /v1/messages/$second", "422 not-supported-yet", headers=IDEMPOTENT),
+    Request("DELETE /v1/messages/$second", "422 key-reused", headers=IDEMPOTENT),
     Request(f"DELETE /v1/messages/{NO_ID}", "404 unknown-message"),
     Request("DELETE /v1/messages/nonsense", "404 unknown-message"),
     Request("GET /v1/messages/$second", "200"),
@@ -193,7 +196,7 @@ OPERATIONS = (
             ("422 invalid-field", {"topic": ["~.orders", "~.orders"], "note": "a" * 201}, ()),
             ("422 invalid-field", {"topic": "~.orders", "from": 1_900_000_000_000, "to": 1_800_000_000_000}, ()),
             ("422 unknown-field", {"topic": "~.orders", "a": 1}, ()),
-            ("422 not-supported-yet", {"topic": "~.orders"}, IDEMPOTENT),
+            ("422 key-reused", {"topic": "~.orders"}, IDEMPOTENT),
             ("200", {"topic": ["~.orders"], "tag": "nowhere", "from": 1_700_000_000_000}, ()),
         )
     ),
@@ -203,7 +206,7 @@ OPERATIONS = (
     Request("POST /v1/messages/shift", "422 beyond-max-delay", {"topic": "~.orders", "to_due": _FAR_MS}),
     Request("POST /v1/messages/shift", "422 invalid-field", {"topic": "~.orders", "by": "-", "rate": 0}),
     Request("POST /v1/messages/shift", "422 unknown-field", {"topic": "~.orders", "reason": "timeout"}),
-    Request("POST /v1/messages/shift", "422 not-supported-yet", {"topic": "~.orders", "by": "1h"}, IDEMPOTENT),
+    Request("POST /v1/messages/shift", "422 key-reused", {"topic": "~.orders", "by": "1h"}, IDEMPOTENT),
     Request("POST /v1/messages/shift", "415 unsupported-media-type", {"topic": "~.orders", "by": "1h"}, NDJSON),
     Request("POST /v1/messages/shift", "404 unknown-topic", {"topic": "~.none", "by": "1h"}),
     Request("POST /v1/messages/shift", "200", {"topic": "~.orders", "by": "1h", "tag": "nowhere"}),
@@ -297,7 +300,7 @@ TOPICS = (
     Request("PUT /v1/topics/~.hooks", "422 invalid-field", {}, ("If-Match: one",)),
     Request("PUT /v1/topics/~.hooks", "422 unknown-field", {"pausd": True}),
     Request("PUT /v1/topics/~.hooks", "422 not-supported-yet", {"rate": 1}),
-    Request("PUT /v1/topics/~.hooks", "422 not-supported-yet", {}, IDEMPOTENT),
+    Request("PUT /v1/topics/~.hooks", "422 key-reused", {}, IDEMPOTENT),
     Request("PUT /v1/topics/a%2fb", "422 invalid-field", {}),
     Request("PUT /v1/topics/~.hooks", "400 malformed-json", "{"),
     Request("PATCH /v1/topics/~.hooks", "200", {"paused": True, "target": _HOOK, "retry": {"max_age": "7d"}}),
@@ -307,6 +310,10 @@ TOPICS = (
     Request("PATCH /v1/topics/~.hooks", "422 invalid-field", {"lease": "1ms"}),
     Request("PATCH /v1/topics/~.hooks", "422 unknown-field", {"pausd": True}),
     Request("PATCH /v1/topics/~.hooks", "422 not-supported-yet", {"rate": 1}),
+    Request("PATCH /v1/topics/~.hooks", "422 key-reused", {}, IDEMPOTENT),
+    Request("PUT /v1/topics/~.gone", "200", {}, ("Idempotency-Key: ~gone",)),
+    Request("DELETE /v1/topics/~.gone", "200"),
+    Request("PUT /v1/topics/~.gone", "404 unknown-topic", {}, ("Idempotency-Key: ~gone",)),
     Request("GET /v1/topics/~.hooks", "200"),
     Request("GET /v1/topics/~.none", "404 unknown-topic"),
     Request("GET /v1/topics/~.hooks?a=b", "422 unknown-field"),
@@ -321,7 +328,7 @@ TOPICS = (
     Request("DELETE /v1/topics/~.hooks", "422 invalid-field", headers=("If-Match: one",)),
     Request("DELETE /v1/topics/~.hooks?pending=cancel", "422 not-supported-yet"),
     Request("DELETE /v1/topics/~.hooks?a=b", "422 unknown-field"),
-    Request("DELETE /v1/topics/~.hooks", "422 not-supported-yet", headers=IDEMPOTENT),
+    Request("DELETE /v1/topics/~.hooks", "422 key-reused", headers=IDEMPOTENT),
     Request("DELETE /v1/topics/~.hooks", "200", headers=('If-Match: "5"',)),
     Request("DELETE /v1/topics/~.hooks", "404 unknown-topic"),
     Request("POST /v1/topics/~.hooks", "405 method-not-allowed", {}),

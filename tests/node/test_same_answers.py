@@ -82,6 +82,10 @@ _NOT_ONE_BY_ONE = {
         "DELETE /v1/cluster/members/{id}", "DELETE /v1/topics/{topic}", "POST /v1/cluster/members",
         "POST /v1/cluster/snapshot", "POST /v1/cluster/transfer", "POST /v1/cluster/upgrade", "POST /v1/node/drain",
     ),
+    "not-supported-yet": (
+        "DELETE /v1/messages/{id}", "PATCH /v1/messages/{id}", "POST /v1/messages/batch", "POST /v1/messages/cancel",
+        "POST /v1/messages/redrive", "POST /v1/messages/shift", "POST /v1/operations",
+    ),
     "not-caught-up": ("DELETE /v1/cluster/members/{id}", "POST /v1/node/drain"),
     "202": ("POST /v1/messages/cancel", "POST /v1/messages/redrive", "POST /v1/messages/shift"),
     "over-limit": (

@@ -212,7 +212,7 @@ SCHEDULE: Final = Operation(
         201: Answered(
             _SCHEDULED,
             "The message is on disk on a majority. A request that came before gets its answer again.",
-            headers={**_PLACE, "Idempotency-Replayed": "`true`: this request came before."},
+            headers=_PLACE,
         ),
         200: Answered(_SCHEDULED, "The message that has the key, kept (`keep`) or changed (`extend`).", headers=_PLACE),
     },
@@ -233,13 +233,7 @@ SCHEDULE: Final = Operation(
             200,
             {"topic": "orders", "body": {"id": 8}, "key": "order-7", "on_conflict": "keep"},
         ),
-        Example(
-            "debounced",
-            "/v1/messages",
-            _answer(_DIGEST_ID, "digests", "created"),
-            201,
-            _DIGEST,
-        ),
+        Example("debounced", "/v1/messages", _answer(_DIGEST_ID, "digests", "created"), 201, _DIGEST),
         Example(
             "extended",
             "/v1/messages",
@@ -268,6 +262,15 @@ SCHEDULE: Final = Operation(
             201,
             {"topic": "payments", "body": {"eur": 5}, "tags": ["eu"]},
             turn=1,
+        ),
+        Example(
+            "once",
+            "/v1/messages",
+            _answer("2000F6ZY0000000A1XKDN4PXR8", "invoices", "created"),
+            201,
+            {"topic": "invoices", "body": {"eur": 7}, "delay": "30m"},
+            {"Idempotency-Key": "7e6ed3bf-0f1c-4e58-b6a3-5c2b6e9e2f10"},
+            turn=99,
         ),
         Example(
             "misspelt",
@@ -305,7 +308,7 @@ BATCH: Final = Operation(
     ),
     request=NEW_MESSAGE,
     media=NDJSON,
-    errors=("over-limit", "disk-full"),
+    errors=("not-supported-yet", "over-limit", "disk-full"),
     examples=(
         Example(
             "two",

@@ -5,7 +5,7 @@ from typing import Final
 from api.contract import schema
 from api.contract.operation import CURSOR, JSON, LIMIT, Answered, Example, Operation
 from api.contract.shape import Shape, nullable, page, sent
-from api.port.queries import KIND_FIELDS, NOTE_BYTES_MAX, RATE_MAX, REASON_BYTES_MAX, TOPICS_MAX
+from api.port.queries import GONE, KIND_FIELDS, NOTE_BYTES_MAX, RATE_MAX, REASON_BYTES_MAX, TOPICS_MAX
 
 _COUNTED: Final = Shape("Prior", {
     "none": schema.said(schema.COUNT, "They had no delivery."),
@@ -52,6 +52,13 @@ _SHOWN: Final = Shape(
         "progress": schema.said(_PROGRESS, "How much of its work is done; 0 once aborted."),
     },
 )
+_GONE: Final = Shape(
+    "OperationGone",
+    {
+        "id": schema.said(schema.text(64), "The id of the operation; opaque."),
+        "state": schema.said(schema.choice((GONE,)), "It was begun by an earlier request of this key."),
+    },
+)
 _DRY_RUN: Final = Shape("Matched", {"matched": schema.said(schema.COUNT, "How many messages match now.")})
 _WISHED: Final = {
     "topic": _TOPIC,
@@ -67,7 +74,7 @@ _WISHED: Final = {
     },
 }
 _ANSWERS: Final = {
-    200: Answered({"anyOf": [_SHOWN, _DRY_RUN]}, "It has ended. A dry run has only `matched`."),
+    200: Answered({"anyOf": [_SHOWN, _DRY_RUN, _GONE]}, "It has ended, or is gone. A dry run has only `matched`."),
     202: Answered(_SHOWN, "It runs, and is looked at under `Location`."),
 }
 _ERRORS: Final = ("unknown-topic", "over-limit", "not-supported-yet")

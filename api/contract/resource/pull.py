@@ -90,7 +90,7 @@ PULL: Final = Operation(
         },
     ),
     optional=True,
-    errors=("over-limit",),
+    errors=("not-supported-yet", "over-limit"),
     examples=(
         Example(
             "bytes",

@@ -40,7 +40,7 @@ ACK: Final = Operation(
     "Settle messages",
     ok(_RESULTS, "What is `acked` is durable on a majority."),
     request=_of("Ack"),
-    errors=("unknown-topic", "over-limit"),
+    errors=("unknown-topic", "not-supported-yet", "over-limit"),
     examples=(
         Example(
             "done",
@@ -65,7 +65,7 @@ NACK: Final = Operation(
             "description": "false: this attempt does not count for the retry policy.",
         },
     ),
-    errors=("unknown-topic", "beyond-max-delay", "over-limit"),
+    errors=("unknown-topic", "not-supported-yet", "beyond-max-delay", "over-limit"),
     examples=(
         Example(
             "later",
@@ -84,7 +84,7 @@ EXTEND: Final = Operation(
     request=_of(
         "Extend", lease=schema.duration("1s to 12h", "How long the lease lasts from now; else the topic says.")
     ),
-    errors=("unknown-topic", "over-limit"),
+    errors=("unknown-topic", "not-supported-yet", "over-limit"),
     examples=(
         Example(
             "longer",

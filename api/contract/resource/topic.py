@@ -184,7 +184,7 @@ REPLACE: Final = Operation(
     parameters=(IF_MATCH,),
     request=_settings("TopicSettings", whole=True),
     optional=True,
-    errors=("revision-mismatch",),
+    errors=("unknown-topic", "revision-mismatch"),
     examples=(
         Example(
             "pushed",

@@ -21,6 +21,7 @@ class Told(msgspec.Struct):
     method: str = "GET"
     pattern: str = "/v1/things/{id}"
     leader: bool = False
+    keyed: bool = False
     internal: bool = False
 
 
@@ -86,10 +87,14 @@ def test_codes_stand_under_their_status() -> None:
         "200": "Done.",
         "404": "`unknown-topic`",
         "409": "`leased`",
-        "422": "`invalid-field`, `unknown-field`, `not-supported-yet`",
+        "422": "`invalid-field`, `unknown-field`",
         "503": "`no-leader`",
         "504": "`outcome-unknown`",
     }
+    keyed = _document(Told(says, "POST", keyed=True))["paths"]["/v1/things/{id}"]["post"]
+    assert [each["name"] for each in keyed["parameters"]] == ["id", "Idempotency-Key"]
+    assert "`key-reused`" in keyed["responses"]["422"]["description"]
+    assert list(keyed["responses"]["200"]["headers"]) == ["Idempotency-Replayed"]
     read = _document(Told(Operation("b", "B", ok(_COUNT)), leader=True))["paths"]["/v1/things/{id}"]["get"]
     assert list(read["responses"]) == ["200", "503", "default"]
 

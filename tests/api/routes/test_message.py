@@ -310,21 +310,6 @@ def test_media_types() -> None:
     run(story())
 
 
-def test_the_idempotency_header_is_not_ignored() -> None:
-    """A header that promises a safe retry is refused by name until it is kept."""
-
-    async def story() -> None:
-        async with running() as client:
-            paths = ("POST", "/v1/messages"), ("DELETE", "/v1/messages/x"), ("PATCH", "/v1/topics/a")
-            for method, path in (*paths, ("POST", "/v1/cluster/snapshot"), ("POST", "/v1/node/drain")):
-                reply = await client.send(method, path, _ORDER, {"Idempotency-Key": "1"})
-                problem = check_problem(reply, 422, "not-supported-yet", "")
-                assert problem["errors"][0]["header"] == "Idempotency-Key"
-            assert (await client.send("GET", "/v1/topics", headers={"Idempotency-Key": "1"})).status == 200
-
-    run(story())
-
-
 async def _fuzz(client: Client, bodies: list[bytes]) -> None:
     for body in bodies:
         single = await client.send("POST", "/v1/messages", body)

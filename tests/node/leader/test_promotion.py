@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from node.leader.promotion import Promoted, latest_due_ms
-from replication.command.promotion import HANDED_ON, Promotion
+from replication.command.dispatch import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.position import HOUR_MS
 from tests.replication.applied_log import T0, Log, placed, risen_log, schedule

@@ -82,7 +82,7 @@ class Play:
 
     def reschedule(self, **when: int | None) -> Coroutine[Any, Any, Any]:
         """One reschedule; at most 500 ms ahead."""
-        asked = {"due_ms": None, "delay_ms": None, "if_match": None, **when}
+        asked: Any = {"due_ms": None, "delay_ms": None, "if_match": None, **when}
         return self.change.reschedule(self.term, "x", max_delay_ms=500, **asked)
 
 

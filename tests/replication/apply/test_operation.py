@@ -11,9 +11,8 @@ from replication.apply.message.message_location import SETTLED, UNKNOWN
 from replication.apply.message.running_sets import KNOWN, NONE
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.operation import AGAIN, BEGUN, TOO_MANY, TOO_WIDE, UNKNOWN_TOPIC, Begun
-from replication.command.dispatch import DispatchState
+from replication.command.dispatch import DispatchState, Promotion
 from replication.command.operation import BeginOperation, OperationChunk
-from replication.command.promotion import Promotion
 from replication.command.unlink import Unlink
 from storage.format import states as state
 from storage.format.array import U64

@@ -6,8 +6,8 @@ import pytest
 from replication.apply.message.message_location import FREE, IN_PROGRESS, LEASED, SETTLED
 from replication.apply.message.settle import ACKED, STALE
 from replication.apply.operation import BEGUN, CHANGED, ENDED, IS_CANCEL, MEETS, TOO_WIDE, UNKNOWN, Begun
+from replication.command.dispatch import Promotion
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
-from replication.command.promotion import Promotion
 from replication.command.topic import DropTopic
 from storage.format import states as state
 from storage.format.rows import CODE_RESENT

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.apply.registry import COMMANDS as ROWS
-from replication.command.dispatch import DispatchState, Realign
+from replication.command.dispatch import DispatchState, Promotion, Realign
 from replication.command.entry import Command, EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.once import KeyedRequest, Once
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
-from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule, ScheduleAll
 from replication.command.supersede import Supersede
 from replication.command.topic import DropTopic, PutTopic
@@ -44,6 +44,7 @@ COMMANDS: list[Command] = [
     Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
     ChangeMember("add", "n4", 17, "h:7500", "h:7400"),
     RaiseLevel(2, 17),
+    Once({20: KeyedRequest("default", b"k", "cancel", b"f" * 16, "anonymous", "orders")}),
     Realign(1_700_000_000, 1_700_000_000_500, 12),
     DispatchState(1_700_000_000, 5, 11),
     Promotion(1_700_000_001_500),
@@ -192,10 +193,10 @@ def test_planned_leases_say_so() -> None:
     lease = Lease(one.astype(np.uint64), one.astype(np.uint16), one, one, planned=True)
     (section,) = decode_entry(entry_of(lease)).sections
     assert same(Lease.unpack(section), lease)
-    assert b"planned" not in entry_of(COMMANDS[4])
+    assert b"planned" not in entry_of(COMMANDS[5])
 
 
-LATER = RaiseLevel | Promotion | Supersede | ScheduleAll | BeginOperation | OperationChunk | ChangeOperation
+LATER = RaiseLevel | Once | Promotion | Supersede | ScheduleAll | BeginOperation | OperationChunk | ChangeOperation
 """Commands that came after level 1."""
 
 

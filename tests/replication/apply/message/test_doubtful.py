@@ -7,8 +7,8 @@ import pytest
 
 from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
 from replication.apply.message.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
+from replication.command.dispatch import HANDED_ON, Promotion
 from replication.command.handover import Lease
-from replication.command.promotion import HANDED_ON, Promotion
 from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.catalog.restored import Restored
