@@ -18,13 +18,15 @@ FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """One message that a producer offers. Its body is its number, its key is `k<number>` if `keyed`. Every try sends
-    the same content, so all tries have one fingerprint."""
+    """One message that a producer offers. Its body is its number, its key is `k<number>` if `keyed`. With `once` it has
+    no key, and is sent under an `Idempotency-Key`. Every try sends the same content, so all tries have one
+    fingerprint."""
 
     number: int
     topic: str
     asked_due_ms: int
     keyed: bool
+    once: bool = False
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):

@@ -104,6 +104,12 @@ def crowd_of(plan: FaultPlan) -> CrowdShape:
     return CrowdShape(weight=plan.crowd, keyed=0) if plan.older else CrowdShape(weight=plan.crowd)
 
 
+def shape_of(plan: FaultPlan) -> Shape:
+    """The load of a plan. Older builds know no `Idempotency-Key`."""
+    shape = ASKED if plan.skew else Shape()
+    return replace(shape, once_share=0.0) if plan.older else shape
+
+
 @dataclass
 class Run:
     """The result of a run. `wrong` are violations that no checker reports, such as a step of the run that did not come
@@ -375,7 +381,7 @@ def run_plan(
     more |= {"skew_ms": plan.skew}
     few = patched(PIECES) if plan.skew else contextlib.nullcontext()
     with few, World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
-        running = Running(plan, world, shape or (ASKED if plan.skew else Shape()), crowd)
+        running = Running(plan, world, shape or shape_of(plan), crowd)
         try:
             wrong = running.run()
         except Exception:  # an error of the simulation, such as time that stands still, is one seed's, not the range's

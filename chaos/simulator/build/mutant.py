@@ -10,6 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,7 +46,9 @@ from storage.format.array import I64
 from storage.format.schedule_status import REPLACED
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
+from storage.tables.idempotency import Idempotency
 from storage.tables.operation_row import OperationRow
+from storage.tables.registry import IDEMPOTENCY
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
@@ -275,6 +278,26 @@ def _replaced_and_left() -> list[Patch]:
     return [(supersede, "_cancel", left)]
 
 
+def _answer_one_entry_late() -> list[Patch]:
+    """The answer to a request under a key is kept by the leader's next entry, not by that of its effect. If the leader
+    dies in between, nobody keeps it."""
+    put, apply = Idempotency.put, Machine.apply
+    late: WeakKeyDictionary[Idempotency, list[Any]] = WeakKeyDictionary()
+
+    def later(self: Idempotency, *answer: Any) -> None:
+        late.setdefault(self, []).append(answer)
+
+    def applied(self: Machine, index: int, term: int, entry: bytes) -> Any:
+        answers, before = self.store.catalog.of(IDEMPOTENCY), self.applied_term
+        kept, late[answers] = late.get(answers, []), []
+        done = apply(self, index, term, entry)
+        for answer in kept if before == term else ():
+            put(answers, *answer)
+        return done
+
+    return [(Idempotency, "put", later), (Machine, "apply", applied)]
+
+
 def _restore_is_forgotten() -> list[Patch]:
     """The catalog of a restored cluster does not record that the cluster was made from a backup."""
     return [(Catalog, "set_restored", lambda self, restored: None)]
@@ -302,6 +325,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "moved-too-far": _moved_too_far,
     "created-beside-the-holder": _created_beside_the_holder,
     "replaced-and-left": _replaced_and_left,
+    "answer-one-entry-late": _answer_one_entry_late,
 }
 
 

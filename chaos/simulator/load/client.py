@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from api.port.forward import RequestKey
 from api.port.ledger import LedgerQuery, MessageLedger
 from api.port.message import MessageView
 from api.port.port import (
@@ -102,12 +103,22 @@ class PortClient:
         return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """Send one request with these messages. Return one outcome for each offer, in order."""
+        """Send one request with these messages. Return one outcome for each offer, in order. Those under an
+        `Idempotency-Key` are sent one by one."""
+        if offers[0].once:
+            return [await self._once(offer) for offer in offers]
         messages = [request_of(offer) for offer in offers]
         outcome = await self.call(lambda port: port.schedule(messages, ANONYMOUS), "schedule")
         if outcome.value is None:
             return [Outcome(outcome.kind, None, outcome.code)] * len(offers)
         return [_of_row(outcome.value, row) for row in range(len(offers))]
+
+    async def _once(self, offer: Offer) -> Outcome[Placed]:
+        message = request_of(offer)
+        mark = hashlib.blake2b(message.body, digest_size=16).digest()
+        key = RequestKey(f"once {offer.number}", mark)
+        outcome = await self.call(lambda port: port.keyed(key).schedule_one(message, ANONYMOUS), "once")
+        return outcome.read(lambda placed: Placed(placed.id, placed.due_ms))
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """Make a long poll: take up to `most` messages, and wait up to `wait_ms` for the first."""

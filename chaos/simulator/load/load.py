@@ -26,6 +26,9 @@ ROUND_MS: Final = 1_000
 #: A request is sent on average 1 / SOON_PER_S seconds after the moment that `messages_per_s` gives it.
 SOON_PER_S: Final = 5.0
 
+#: Most messages of a request under an `Idempotency-Key`. They are sent one by one.
+ONCE_MAX: Final = 3
+
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
 #: A topic of runs with an asker. No consumer pulls it before the load ends.
@@ -50,6 +53,7 @@ class Shape:
     )
     far_share: float = 0.04  # due hours or days ahead, moved near when the load ends
     keyed_share: float = 0.5  # of the requests
+    once_share: float = 0.0  # of the others: under an `Idempotency-Key`
     cancel_share: float = 0.1
     move_share: float = 0.08
     many_every_s: float = 3.0  # a cancel of many, on average
@@ -59,6 +63,7 @@ class Shape:
 #: The load of runs with an asker. More messages die, and are redriven many at a time. Some wait in IDLE.
 ASKED: Final = Shape(
     topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
+    once_share=0.5,
 )
 
 
@@ -98,6 +103,7 @@ class Producer:
         self._topics = topics
         caller = caller_of(world, "producer")
         self._runner, self._chance = caller.runner, caller.chance
+        self._once = world.random("once")
         self._sender = Sender(caller, history, RETRY_S, lambda: world.leaps)
         self._number = 0
         self._far: set[int] = set()
@@ -132,6 +138,9 @@ class Producer:
         if chance.random() < shape.burst_share:
             count *= shape.burst
         keyed = chance.random() < shape.keyed_share
+        once = not keyed and self._once.random() < shape.once_share
+        if once:
+            count = min(count, ONCE_MAX)
         now_ms = self._history.now()[1]
         offers = []
         for _ in range(count):
@@ -143,7 +152,7 @@ class Producer:
                 due_ms -= due_ms % ROUND_MS
             if far:
                 self._far.add(self._number)
-            offers.append(Offer(self._number, topic, due_ms, keyed))
+            offers.append(Offer(self._number, topic, due_ms, keyed, once))
             self._number += 1
         return offers
 

@@ -34,6 +34,7 @@ BROKEN = {
     "moved-too-far": {"many_moves"},
     "created-beside-the-holder": {"keys"},
     "replaced-and-left": {"U"},
+    "answer-one-entry-late": {"U", "ids"},
 }
 
 
