@@ -1,8 +1,8 @@
 """Sends messages until the outcome of each is final, and records an unknown outcome as unknown.
 
 The contract says which messages may be sent again. After a refused connection or a 503 nothing was done, so all may.
-After a broken connection, a timeout or a 504 the outcome is open, so only a message with a key is sent again, or
-one under an `Idempotency-Key`. Any other is recorded as unknown.
+After a broken connection, a timeout or a 504 the outcome is open, so only a message with a key is sent again.
+So is one under an `Idempotency-Key`. Any other is recorded as unknown.
 """
 
 from __future__ import annotations

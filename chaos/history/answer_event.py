@@ -174,6 +174,15 @@ class Wished(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     previous: str
 
 
+class BatchAnswered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The final answer to an atomic batch: `acknowledged`, `refused` or `unknown`. `replayed` says of each line of an
+    acknowledged one whether an earlier request wrote it."""
+
+    numbers: tuple[int, ...]
+    outcome: str
+    replayed: tuple[bool, ...]
+
+
 class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a schedule request with the key of a message that exists. The cluster keeps the message that
     exists, which is due at `due_ms`."""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from chaos.history.answer_event import (
     Accounted,
     BackedUp,
+    BatchAnswered,
     Counted,
     Gone,
     Kept,
@@ -83,6 +84,7 @@ __all__ = [
     "Summed",
     "Sure",
     "Transferred",
+    "BatchAnswered",
     "Wished",
 ]
 
@@ -293,6 +295,7 @@ Event = (
     | Redriven
     | Pulled
     | Kept
+    | BatchAnswered
     | Wished
     | Counted
     | Summed

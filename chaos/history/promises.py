@@ -35,6 +35,7 @@ PROMISES: Final[dict[str, Promise]] = {
     "door": Promise("strangers change nothing", "nothing that a stranger sent moved a term, a vote or a member"),
     "held": Promise("nobody waits long", "no single step kept a node from answering for long"),
     "keys": Promise("a key has one holder", "a message replaced or extended the one message that had its key"),
+    "whole_batches": Promise("a batch is whole", "an atomic batch was written whole, or not at all"),
     "levels": Promise("upgrades wait", "nothing new was written before every member could read it"),
     "many_moves": Promise("an operation moves its set", "many were moved at once: all that matched, and no others"),
     "operations": Promise("an operation takes its set", "many were cancelled at once: all that matched, and no others"),

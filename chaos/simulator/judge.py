@@ -26,6 +26,7 @@ from chaos.check.message.many_moves import check_many_moves
 from chaos.check.message.operations import check_operations
 from chaos.check.message.restored import check_restored
 from chaos.check.message.unscheduled import check_unscheduled
+from chaos.check.message.whole_batches import check_whole_batches
 from chaos.check.message.window import check_window
 from chaos.history.bounds import Bounds
 from chaos.history.event import Begun, Sure
@@ -54,6 +55,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_operations,
     check_many_moves,
     check_keys,
+    check_whole_batches,
 )
 
 #: Two clocks differ by at most this: each may be off by 500 ms, and the rest is a margin for clocks that are slewed.

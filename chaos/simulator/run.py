@@ -52,8 +52,8 @@ from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, j
 from chaos.simulator.load.asker import Asker
 from chaos.simulator.load.client import TIMEOUT_S, Tasks, caller_of
 from chaos.simulator.load.consumer import consumer
-from chaos.simulator.load.crowd import TURN_S, Crowd, CrowdShape
-from chaos.simulator.load.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Producer, Shape, topic_settings
+from chaos.simulator.load.crowd import TURN_S, Crowd, CrowdShape, crowd_of
+from chaos.simulator.load.load import DEAD, IDLE, PULL, STRICT_PULL, Producer, Shape, shape_of, topic_settings
 from chaos.simulator.load.probe import Probe
 from chaos.simulator.load.targets import Targets
 from chaos.simulator.restorer import Restorer
@@ -96,18 +96,6 @@ def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
     storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
     asked: dict[str, dict[str, Any]] = {"raft": {"upgrade": "asked"}} if plan.older and plan.seed % 4 > 1 else {}
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
-
-
-def crowd_of(plan: FaultPlan) -> CrowdShape:
-    """The crowd of a plan. With older builds it has no keys: at level 1 an entry drops all keys of an hour at once, as
-    those builds do."""
-    return CrowdShape(weight=plan.crowd, keyed=0) if plan.older else CrowdShape(weight=plan.crowd)
-
-
-def shape_of(plan: FaultPlan) -> Shape:
-    """The load of a plan. Older builds know no `Idempotency-Key`."""
-    shape = ASKED if plan.skew else Shape()
-    return replace(shape, once_share=0.0) if plan.older else shape
 
 
 @dataclass
@@ -250,7 +238,8 @@ class Running:
         return wrong + (self._restorer.run() if self._restorer else [])
 
     def _many_in_flight(self) -> int:
-        return sum(many.in_flight for many in self.many) + (self._asker.wishes.in_flight if self._asker else 0)
+        asked = (self._asker.wishes, self._asker.batches) if self._asker else ()
+        return sum(each.in_flight for each in (*self.many, *asked))
 
     def _consume(self, node_id: str, topic: str) -> None:
         asks = self._asker is not None

@@ -22,7 +22,10 @@ import storage.tables.key
 from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
+from node.message.message_writer import MessageWriter
 from node.operation.finder import Chunk, Finder
+from node.port.draft import Draft, rows_of
+from node.port.message_port import Scheduled
 from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
 from replication.apply.applying import Applying
@@ -278,6 +281,20 @@ def _replaced_and_left() -> list[Patch]:
     return [(supersede, "_cancel", left)]
 
 
+def _batch_in_two_entries() -> list[Patch]:
+    """An atomic batch is proposed in two halves, one after the other."""
+    whole = MessageWriter.all_or_none
+
+    async def halves(self: MessageWriter, draft: Draft) -> Scheduled:
+        half = len(draft) // 2
+        parts = [rows_of(draft, range(half)), rows_of(draft, range(half, len(draft)))]
+        first, second = [await whole(self, part) for part in parts]
+        columns = [getattr(first, name) + getattr(second, name) for name in ("position", "random", "due_ms", "status")]
+        return Scheduled(*columns)
+
+    return [(MessageWriter, "all_or_none", halves)]
+
+
 def _answer_one_entry_late() -> list[Patch]:
     """The answer to a request under a key is kept by the leader's next entry, not by that of its effect. If the leader
     dies in between, nobody keeps it."""
@@ -325,6 +342,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "moved-too-far": _moved_too_far,
     "created-beside-the-holder": _created_beside_the_holder,
     "replaced-and-left": _replaced_and_left,
+    "batch-in-two-entries": _batch_in_two_entries,
     "answer-one-entry-late": _answer_one_entry_late,
 }
 

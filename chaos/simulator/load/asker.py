@@ -35,6 +35,7 @@ from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.load.client import TIMEOUT_S, caller_of, request_of
 from chaos.simulator.load.load import IDLE, POISON
 from chaos.simulator.load.tally import Tally
+from chaos.simulator.load.whole_batches import WholeBatches
 from chaos.simulator.load.wishes import Wishes
 from chaos.simulator.world.world import World
 from storage.format.schedule_status import KEPT
@@ -101,6 +102,7 @@ class Asker:
         self._redrives_from_s = 0.0
         self._tally = Tally(world, history)
         self.wishes = Wishes(world, history)
+        self.batches = WholeBatches(world, history)
         self._over = True
         # Where all clocks jump together, the retention of a key may pass: then the request would make another message.
         self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
@@ -121,12 +123,14 @@ class Asker:
         self._runner.start(self._now_and_then())
         self._tally.begin()
         self.wishes.begin()
+        self.batches.begin()
 
     def end(self) -> None:
         """Stop asking about messages and changing them. Call it when the load ends. Only `account` asks after that."""
         self._over = True
         self._tally.end()
         self.wishes.end()
+        self.batches.end()
 
     # -- when
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from chaos.plan.draw import CROWD_FIRST_HOUR, CROWD_HOURS, CROWD_WEIGHT
+from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.load.client import caller_of
 from chaos.simulator.load.load import RETRY_S
 from chaos.simulator.world.world import HOUR_S, World
@@ -32,6 +33,12 @@ class CrowdShape:
     keyed: int = 800  # messages with keys in the first hour; 0: none
     keyed_for_s: float = 8.0  # the time within which they are due
     weight: int = CROWD_WEIGHT
+
+
+def crowd_of(plan: FaultPlan) -> CrowdShape:
+    """The crowd of a plan. With older builds it has no keys: at level 1 an entry drops all keys of an hour at once, as
+    those builds do."""
+    return CrowdShape(weight=plan.crowd, keyed=0) if plan.older else CrowdShape(weight=plan.crowd)
 
 
 class Crowd:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from api.port.port import RetryPolicy, TopicChange
@@ -11,6 +11,7 @@ from chaos.client.client import Offer
 from chaos.client.sender import Sender
 from chaos.history.event import Answered, Event
 from chaos.history.history import History
+from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.load.client import caller_of
 from chaos.simulator.world.world import World
 
@@ -65,6 +66,12 @@ ASKED: Final = Shape(
     topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
     once_share=0.5,
 )
+
+
+def shape_of(plan: FaultPlan) -> Shape:
+    """The load of a plan. Older builds know no `Idempotency-Key`."""
+    shape = ASKED if plan.skew else Shape()
+    return replace(shape, once_share=0.0) if plan.older else shape
 
 
 def topic_settings(world: World) -> dict[str, TopicChange]:

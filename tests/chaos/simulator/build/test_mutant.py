@@ -34,6 +34,7 @@ BROKEN = {
     "moved-too-far": {"many_moves"},
     "created-beside-the-holder": {"keys"},
     "replaced-and-left": {"U"},
+    "batch-in-two-entries": {"U", "whole_batches"},
     "answer-one-entry-late": {"U", "ids"},
 }
 

@@ -14,8 +14,8 @@ from chaos.plan.draw import CROWD_WEIGHT, draw_plan
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.build.mutant import planted
 from chaos.simulator.judge import ANY_TIME
-from chaos.simulator.load.crowd import CrowdShape
-from chaos.simulator.run import Run, crowd_of, run_plan
+from chaos.simulator.load.crowd import CrowdShape, crowd_of
+from chaos.simulator.run import Run, run_plan
 from storage.tables.key import Keys
 
 
