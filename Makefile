@@ -160,11 +160,14 @@ fuzz-frames: $(CORE) ## 200,000 frames with every field at its edges against thr
 chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow disks, transfers, stops, clocks, 20 of each (about 30 minutes)
 	$(BIN)/python -m chaos.scenario
 
-chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms, 20 around cancels and shifts of many each (about an hour)
+chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms, 20 around cancels and shifts of many each, 20 in the middle of replaces, atomic batches and keyed requests each (about an hour)
 	$(BIN)/python -m chaos.scenario kill-leader-strict --times 100
 	$(BIN)/python -m chaos.scenario kill-leader kill-leader-slow --times 50
 	$(BIN)/python -m chaos.scenario.many --times 20
 	$(BIN)/python -m chaos.scenario.many --kind shift --times 20
+	$(BIN)/python -m chaos.scenario.requests --kind replace --times 20
+	$(BIN)/python -m chaos.scenario.requests --kind batch --times 20
+	$(BIN)/python -m chaos.scenario.requests --kind once --times 20
 
 hostile: $(CORE) ## attacks by single clients, each beside clients that behave and must notice nothing (half an hour)
 	$(BIN)/hourwheel chaos hostile
