@@ -32,7 +32,7 @@ from api.port.leadership import FORWARDED, ONCE, WAIT
 from api.port.loop_turn import Line, in_turns
 from api.port.port import ANONYMOUS, Port, Principal
 from api.port.problem import Problem, draining, readable
-from api.read.idempotency import HEADER, key_fault
+from api.read.idempotency import HEADER, check_one, key_fault
 
 _log = logging.getLogger("api")
 
@@ -286,6 +286,7 @@ class Server:
         came_by = request.headers.get(FORWARDED)
         if came_by is not None:
             raise Problem("no-leader", f"{came_by[:64]} took this node for the leader, and it is not; try again")
+        check_one(request.headers.getall(HEADER, ()))
         headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name)) is not None}
         headers[FORWARDED] = self.port.node_id
         headers[REQUEST_ID] = exchange.request_id

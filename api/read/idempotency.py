@@ -20,12 +20,17 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def read_request_key(sent: Sequence[str], *facts: str, body: bytes) -> RequestKey:
     """Return the key of a request whose headers of this name are `sent`. `facts` are what the request says beside its
     body. Raises `invalid-field`."""
-    if len(sent) > 1:
-        raise key_fault(f"{HEADER} stands in the request {len(sent)} times; send it once")
+    check_one(sent)
     key = sent[0].strip()
     if not 1 <= len(key) <= KEY_BYTES_MAX or not (key.isascii() and key.isprintable()):
         raise key_fault(f"{HEADER} has 1 to {KEY_BYTES_MAX} characters of printable ASCII, got {len(key)}")
     return RequestKey(key, _fingerprint(facts, body))
+
+
+def check_one(sent: Sequence[str]) -> None:
+    """Raise `invalid-field` if a request has the header more than one time."""
+    if len(sent) > 1:
+        raise key_fault(f"{HEADER} stands in the request {len(sent)} times; send it once")
 
 
 def key_fault(detail: str) -> Problem:

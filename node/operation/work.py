@@ -104,7 +104,7 @@ class OperationWork(LeaderService):
         for command, result in zip(changes.commands, changes.results, strict=True):
             if isinstance(command, BeginOperation):
                 which = self._in_hand.proposed.pop(command.mark, None)
-                if result.result == BEGUN:
+                if result is not None and result.result == BEGUN:
                     self._wake()
                 elif which is not None:
                     self._let_go(which)

@@ -101,6 +101,8 @@ class OnceQueue:
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0  # of those that wait
+        self.taken = 0
+        """The number of messages that were put into entries."""
 
     def add(self, waiting: _Waiting) -> None:
         """Add a request. Raises `over-limit` if too many wait."""
@@ -124,6 +126,8 @@ class OnceQueue:
             for packed, taker in first.queue.take(now_ms):
                 sections.append((packed, KeyedTaker(first.request, taker)))
                 size += payload_bytes(packed)
+            if isinstance(first.queue, MessageQueue):
+                self.taken += first.queue.taken
         return sections
 
     def refuse(self) -> None:

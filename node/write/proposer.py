@@ -139,7 +139,7 @@ class Proposer:
     @property
     def rows(self) -> int:
         """The number of messages proposed so far."""
-        return self._messages.taken
+        return self._messages.taken + self._once.taken
 
     # -- calls of requests. The result comes when the command is applied, or a Problem is raised. The group ends every
     # proposal in time, if need be with the error `unknown`. If a caller is cancelled, its command may still be applied.

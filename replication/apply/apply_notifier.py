@@ -34,7 +34,8 @@ class Moves(NamedTuple):
 class Changes:
     """An entry that was applied: its commands in their order, and for each command the answer that its proposer gets.
 
-    The answer is None for a command that had no effect, because it was decided in another term than the entry's own.
+    The answer is None for a command that had no effect. It was decided in another term than the entry's own, or an
+    answer is kept under its key.
     """
 
     index: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replication.apply.apply_notifier import ApplyNotifier
 from replication.command.entry import Envelope
+from storage.format.array import U64
 from storage.format.position import MS_PER_TICK
 from storage.store import Store
 
@@ -33,7 +34,8 @@ class Dispatched:
 class Applying:
     """The entry at `index` of the log, of the Raft term `term`, while its commands are applied to `store`.
 
-    `envelope` has the fields that its commands share. `told` passes the changes on.
+    `envelope` has the fields that its commands share. `told` passes the changes on. `changed_keys` has the homes of the
+    messages to which Supersedes of this entry have given a key, or whose due time they have changed.
     """
 
     store: Store
@@ -42,3 +44,4 @@ class Applying:
     envelope: Envelope
     index: int
     term: int
+    changed_keys: list[U64] = field(default_factory=list)

@@ -191,16 +191,11 @@ class Machine:
 
 
 def _changes(applying: Applying, commands: Sequence[tuple[CommandRow, Any]], results: Sequence[Any]) -> Changes:
-    """The commands of an entry with their results, without those that were void."""
-    done = [
-        (command, result)
-        for (_, command), result in zip(commands, results, strict=True)
-        if type(result) is not KeptAnswer
-    ]
+    """The commands of an entry with their results. Those that were void have none."""
     return Changes(
         applying.index,
         applying.term,
         applying.envelope.now_ms,
-        tuple(command for command, _ in done),
-        tuple(result for _, result in done),
+        tuple(command for _, command in commands),
+        tuple(None if type(result) is KeptAnswer else result for result in results),
     )

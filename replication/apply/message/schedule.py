@@ -6,6 +6,7 @@ No Python code runs for each message. Only a row with a key costs a look-up in t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.rows import UNIT_KEYED
 from storage.format.schedule_status import CONFLICT, FAILED, KEEP, KEPT, NEW, REPLAYED
-from storage.format.states import UNKNOWN
+from storage.format.states import IS_SETTLED, UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
 from storage.tables.key import KeyEntry
@@ -63,13 +64,11 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
         position = np.zeros(len(topic), np.uint64)
         position[rows] = fresh.position
     _take_keys(store, command, topic, status, position, random, due_ms)
-    for row, (holder, of_row) in holders.items():
+    taken = {row: holder for row, (holder, _) in holders.items() if holder is not None}
+    _name_holders(store, taken, status, position, random, due_ms)
+    for row, (_, of_row) in holders.items():
         if of_row is not None:  # the same key twice in this command: the first row holds it
             position[row], random[row], due_ms[row] = position[of_row], random[of_row], due_ms[of_row]
-        else:
-            assert holder is not None
-            position[row], random[row] = holder.position, holder.random
-            due_ms[row] = holder.due_ms if status[row] == REPLAYED else _due_now(store, holder)
     applying.told.topics(created)
     applying.told.units(fresh, applying.index)
     return Scheduled(position, random, due_ms, status)
@@ -80,22 +79,21 @@ def apply_schedule_all(applying: Applying, command: ScheduleAll) -> Scheduled:
     created, and the other rows are FAILED.
     """
     store, messages = applying.store, command.messages
-    refused: dict[int, KeyEntry] = {}
+    found: dict[int, KeyEntry] = {}
     for key in messages.keys:
         topic = store.catalog.topic(messages.topics[int(messages.topic[key.row])], messages.namespace)
         holder = None if topic is None else store.catalog.key(topic.number, key.key)
-        if holder is None or _verdict(key, holder.fingerprint) != CONFLICT:
-            continue
-        if _holds(store, holder, applying.envelope):
-            refused[key.row] = holder
+        if holder is not None and _verdict(key, holder.fingerprint) == CONFLICT:
+            found[key.row] = holder
+    held = _still_held(store, [*found.values()], applying.envelope)
+    refused = {row: holder for row, holder in found.items() if holder.position in held}
     if not refused:
         return apply_schedule(applying, messages)
     count = len(messages.topic)
     position, random, due_ms = np.zeros(count, np.uint64), np.zeros(count, np.uint64), np.zeros(count, np.int64)
     status = np.full(count, FAILED, np.uint8)
-    for row, holder in refused.items():
-        position[row], random[row], due_ms[row] = holder.position, holder.random, _due_now(store, holder)
-        status[row] = CONFLICT
+    status[[*refused]] = CONFLICT
+    _name_holders(store, refused, status, position, random, due_ms)
     return Scheduled(position, random, due_ms, status)
 
 
@@ -159,15 +157,17 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
     """
     holders: Holders = {}
     here: dict[tuple[int, bytes], Key] = {}
-    for key in command.keys:
-        name = (int(topic[key.row]), key.key)
+    names = [(int(topic[key.row]), key.key) for key in command.keys]
+    entries = {name: store.catalog.key(*name) for name in dict.fromkeys(names)}
+    held = _still_held(store, [entry for entry in entries.values() if entry is not None], envelope)
+    for key, name in zip(command.keys, names, strict=True):
         earlier = here.get(name)
         if earlier is not None:
             holders[key.row] = (None, earlier.row)
             status[key.row] = _verdict(key, earlier.fingerprint)
             continue
-        holder = store.catalog.key(*name)
-        if holder is not None and _holds(store, holder, envelope):
+        holder = entries[name]
+        if holder is not None and holder.position in held:
             holders[key.row] = (holder, None)
             status[key.row] = _verdict(key, holder.fingerprint)
         else:
@@ -175,14 +175,24 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
     return holders
 
 
-def _due_now(store: Store, holder: KeyEntry) -> int:
-    """The due time of a key's holder at its present place. If the hour of that place was unlinked, the due time that
-    the holder got when it was scheduled.
+def _name_holders(
+    store: Store, holders: Mapping[int, KeyEntry], status: U8, position: U64, random: U64, due_ms: I64
+) -> None:
+    """Put the holders of the keys of some rows into the columns of the answer. A REPLAYED row has the due time that the
+    holder got when it was scheduled, any other that of its present place. If the hour of that place was unlinked, it
+    has the first one too.
     """
-    home = np.array([holder.position], np.uint64)
-    if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
-        return holder.due_ms
-    return int(store.units(np.array([place], np.uint64))["due_ms"][0])
+    if not holders:
+        return
+    rows = np.array([*holders], np.intp)
+    position[rows] = home = np.array([entry.position for entry in holders.values()], np.uint64)
+    random[rows] = np.array([entry.random for entry in holders.values()], np.uint64)
+    due_ms[rows] = np.array([entry.due_ms for entry in holders.values()], np.int64)
+    asked = np.flatnonzero(status[rows] != REPLAYED)
+    known = asked[store.state_only(home[asked]) != UNKNOWN]
+    place = store.last_places(home[known])
+    there = place != GONE
+    due_ms[rows[known[there]]] = store.units(place[there])["due_ms"]
 
 
 def _verdict(key: Key, fingerprint: bytes) -> int:
@@ -191,12 +201,20 @@ def _verdict(key: Key, fingerprint: bytes) -> int:
     return KEPT if key.on_conflict == KEEP else CONFLICT
 
 
-def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:
-    """True if a key is still taken. It is free when its message ended longer ago than the key retention."""
+def _still_held(store: Store, holders: Sequence[KeyEntry], envelope: Envelope) -> set[int]:
+    """The homes of those holders that still have their keys. A key is free when its message ended longer ago than the
+    key retention."""
     genesis = store.catalog.genesis
     assert genesis is not None
-    settled_ms = store.settled_at(holder.position)
-    return settled_ms is None or settled_ms + genesis.key_retention_ms >= envelope.now_ms
+    if not holders:
+        return set()
+    home = np.array([entry.position for entry in holders], np.uint64)
+    state = store.state_only(home)
+    ended_ms = np.where(state == UNKNOWN, 0, envelope.now_ms)  # of an unlinked home: long ago
+    settled = np.flatnonzero(IS_SETTLED[state])
+    ended_ms[settled] = store.newest(home[settled])["at_ms"]
+    held: list[int] = home[ended_ms + genesis.key_retention_ms >= envelope.now_ms].tolist()
+    return set(held)
 
 
 def _take_keys(

@@ -113,7 +113,9 @@ def _turn(applying: Applying, command: Supersede, topic: U32, rows: Rows, answer
     """Apply rows that name each key at most one time."""
     holders = _holders(applying, command, topic, rows)
     verdict = holders.verdict
-    named = (holders.home == command.holder[rows]) | np.isin(holders.home, answer.position[answer.position > 0])
+    named = holders.home == command.holder[rows]
+    if applying.changed_keys:  # by an earlier row of this entry, which the leader knew of
+        named |= np.isin(holders.home, np.concatenate(applying.changed_keys))
     lives = verdict != SETTLED
     extends = np.array([command.messages.keys[row].on_conflict == EXTEND for row in rows.tolist()], np.bool_)
     acts = named | ~lives
@@ -170,6 +172,7 @@ def _schedule(applying: Applying, command: Supersede, topic: U32, rows: Rows, an
     due_ms = np.maximum(command.messages.due_ms, applying.dispatched.floor_ms)
     fresh = append_rows(applying, command.messages, topic, due_ms, rows)
     answer.position[rows], answer.due_ms[rows] = fresh.position, fresh.due_ms
+    applying.changed_keys.append(fresh.position)
     _put_keys(applying, command, topic, rows, answer)
     applying.told.units(fresh, applying.index)
 
@@ -219,5 +222,6 @@ def _extend(
     )  # fmt: skip
     answer.status[now], answer.prior[now], answer.revision[now] = EXTENDED, prior, revision
     answer.position[now], answer.random[now], answer.due_ms[now] = leaving.home, holders.random[at], floored
+    applying.changed_keys.append(leaving.home)
     _put_keys(applying, command, topic, now[~due_only], answer)
     applying.told.moved([moves], applying.index)

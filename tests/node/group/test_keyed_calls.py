@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -9,11 +11,12 @@ from unittest.mock import patch
 import aiohttp
 import pytest
 
-from api.port.port import ANONYMOUS, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from api.port.queries import CountQuery
 from node.node import Node
 from node.operation import view
-from tests.node.message.everything import put_topic
+from storage.tables.registry import OPERATIONS
+from tests.node.message.everything import put_topic, schedule
 from tests.node.operation.test_cancel_many import ready
 from tests.node.restarting import Nodes, play
 from tests.node.single_node import run_node
@@ -164,6 +167,47 @@ def test_two_at_the_same_time(tmp_path: Path) -> None:
         assert await count(leader) == 1
 
     run_nodes(tmp_path, scene)
+
+
+def test_two_deletes_at_the_same_time(tmp_path: Path) -> None:
+    """Of equal deletes of a topic at once, each gets the answer of the one that had the effect."""
+
+    async def scene(node: Node) -> None:
+        await ready(node)
+        await put_topic(node, "new", TopicChange())
+        said = await asyncio.gather(*(ask(node, "DELETE", "/v1/topics/new") for _ in range(10)))
+        assert {(each.status, each.body) for each in said} == {(200, said[0].body)}
+        assert sum(not each.replayed for each in said) == 1
+
+    run_node(tmp_path, scene)
+
+
+def test_an_operation_that_is_sent_again_while_nothing_is_known_holds_nothing(tmp_path: Path) -> None:
+    """The disk stands still, and a release is asked for twice under one key. Both outcomes are unknown. When the disk
+    goes on, the first has its effect, the second is void, and the messages go out."""
+    go, sync = threading.Event(), os.fdatasync
+
+    def stalled(file: int) -> None:
+        go.wait(30)
+        sync(file)
+
+    async def scene(node: Node) -> None:
+        await ready(node)
+        await schedule(node, [MessageIn("orders", b"1", delay_ms=3_600_000) for _ in range(5)])
+        wish, in_hand = {"kind": "release", "topic": "orders"}, node.group.leading.in_hand
+        with patch("os.fdatasync", stalled):
+            first, second = [await ask(node, "POST", "/v1/operations", wish) for _ in range(2)]
+            assert {first.status, second.status} == {504}
+            assert len(in_hand.proposed) == 2
+            go.set()
+            done = await ask(node, "POST", "/v1/operations", wish)
+            assert done.replayed
+        await until(lambda: not node.group.store.catalog.of(OPERATIONS).running)
+        assert in_hand.proposed == {}
+        pulled = await ask(node, "POST", "/v1/topics/orders/pull", {"wait": "5s", "max": 5}, None)
+        assert len(pulled.document["messages"]) == 5
+
+    run_node(tmp_path, scene)
 
 
 def test_what_is_gone_by_then(tmp_path: Path) -> None:

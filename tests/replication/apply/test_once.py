@@ -13,13 +13,15 @@ from replication.apply.topic import MISMATCH
 from replication.command.entry import Command
 from replication.command.once import KeyedRequest, Once
 from replication.command.operation import BeginOperation
+from replication.command.schedule import Key
 from replication.command.topic import DropTopic, PutTopic
 from storage.format import states as state
-from storage.format.schedule_status import NEW
+from storage.format.schedule_status import EXTEND, EXTENDED, NEW, REPLACE, REPLACED
 from storage.tables.idempotency import KEPT_MS, KeptAnswer
 from storage.tables.operation_row import OperationWish
 from storage.tables.registry import IDEMPOTENCY
 from tests.replication.applied_log import HOUR_MS, T0, Log, ack, cancel, checkpoint, placed, reschedule, schedule
+from tests.replication.apply.message.test_supersede import wishes
 
 pytestmark = pytest.mark.usefixtures("newest_level")
 
@@ -70,7 +72,8 @@ def test_a_repeat_is_void_alone(log: Log) -> None:
     (second,) = placed(done, 2)
     assert (log.state(first), log.state(second)) == (state.PENDING, state.PENDING)
     assert log.store.unit_count == 2
-    assert [len(each.commands) == len(each.results) == 2 for each in heard] == [True]
+    (changes,) = heard
+    assert [result is None for result in changes.results] == [True, True, False]
 
 
 def test_of_two_in_one_entry_the_first_counts(log: Log) -> None:
@@ -78,6 +81,21 @@ def test_of_two_in_one_entry_the_first_counts(log: Log) -> None:
     done = log.apply(Once({1: request(), 2: request()}), schedule(T0 + HOUR_MS), schedule(T0 + HOUR_MS))
     assert isinstance(done.results[2], KeptAnswer)
     assert log.store.unit_count == 1
+
+
+def test_replaces_of_one_key_in_sections_of_their_own(log: Log) -> None:
+    """The leader names the holder as of the entry's begin in each. All have their effect, in their order: joined ones
+    first, then those under keys. Otherwise a keyed one would wait for as long as others come."""
+    (holder,) = placed(log.apply(schedule(T0 + HOUR_MS, keys=(Key(0, b"k", b"f" * 16, 0),))))
+    one = wishes(REPLACE, T0 + HOUR_MS, holder=holder)
+    done = log.apply(Once({2: request(b"a"), 3: request(b"b")}), one, one, wishes(EXTEND, T0 + 5, holder=holder))
+    replaced, again, extended = done.results[1:]
+    assert [each.status.tolist() for each in (replaced, again, extended)] == [[REPLACED], [REPLACED], [EXTENDED]]
+    assert (replaced.previous[0], again.previous[0], extended.previous[0]) == (
+        holder, replaced.position[0], again.position[0],
+    )  # fmt: skip
+    assert log.state(int(again.position[0])) != state.CANCELLED
+    assert {log.state(holder), log.state(int(replaced.position[0]))} == {state.CANCELLED}
 
 
 def test_a_refusal_keeps_nothing(log: Log) -> None:
