@@ -32,13 +32,22 @@ from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.once_queue import Requests
 from node.write.proposer import Proposer
 from replication.apply.message.cancel import CANCELLED
-from replication.apply.message.message_location import HELD, IN_PROGRESS, LEASED, MISMATCH, SETTLED, UNKNOWN
+from replication.apply.message.message_location import (
+    HELD,
+    IN_PROGRESS,
+    LEASED,
+    MISMATCH,
+    SETTLED,
+    UNKNOWN,
+    find_standing,
+)
 from replication.apply.message.move import RESCHEDULED
-from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE
+from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NOBODY, NONE, owners
 from storage.format.rows import Settles
 from storage.format.states import IS_SETTLED, STATES
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
+from storage.tables.operation_row import id_of
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 REVISION_MAX: Final = (1 << 32) - 1
@@ -112,7 +121,7 @@ class MessageChange:
         if result == MISMATCH:
             return _mismatch(revision_of(find(store, id).record), if_match)
         if result == IN_PROGRESS:
-            return Problem("in-progress", "an operation is about to move the message; wait for its end, or abort it")
+            return _about_to_move(store, find(store, id).home)
         _, told = await tell(store, id)
         if result == SETTLED and not (len(told) and IS_SETTLED[int(told[-1]["what"])]):
             return Problem("already-settled", "the message was cancelled by an operation that still runs")
@@ -131,6 +140,19 @@ def _revision(found: FoundMessage, if_match: int | None) -> int:
 
 def _mismatch(revision: int, if_match: int | None) -> Problem:
     return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
+
+
+def _about_to_move(store: Store, home: int) -> Problem:
+    """The Problem for a message that an operation is about to move. It names the operation, unless that has gone on
+    meanwhile."""
+    standing = find_standing(store, np.array([home], np.uint64))
+    found = owners(store, standing.place, standing.states)
+    number = NOBODY if found is None else int(found.move[0])
+    if number == NOBODY:
+        return Problem("in-progress", "an operation was about to move the message; send again")
+    id = id_of(number)
+    detail = f"operation {id} is about to move the message; wait for its end, or abort it"
+    return Problem("in-progress", detail, operation=id)
 
 
 def _leased(history: Settles, term: int, now_ms: int) -> Problem:

@@ -156,8 +156,9 @@ def test_meanwhile(tmp_path: Path) -> None:
             held = [view.held for view in await views_of(node, [*ids, far])]
             assert {(each.by, each.since_ms) for each in held[:4] if each} == {("operation", runs.begun_ms)}
             assert held[4] is None, "it is not due yet"
-            with pytest.raises(Problem, match="in-progress"):
+            with pytest.raises(Problem, match=runs.id) as refused:
                 await node.front.reschedule(far, due_ms=None, delay_ms=5, if_match=None, principal=ANONYMOUS)
+            assert (refused.value.code, refused.value.extra["operation"]) == ("in-progress", runs.id)
             with pytest.raises(Problem, match=runs.id) as refused:
                 await begin(node, moves("release", "orders"))
             assert (refused.value.code, refused.value.extra["operation"]) == ("in-progress", runs.id)
