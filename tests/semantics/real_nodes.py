@@ -52,9 +52,9 @@ class RealNodes:
     http: aiohttp.ClientSession
     turns: Iterator[int] = field(default_factory=itertools.count)
 
-    async def ask(self, line: str, body: Any = None, **headers: str) -> Said:
-        """Send a request until it is answered by a node that can: `line` is method and path. A dict is sent as JSON, a
-        list as lines."""
+    async def ask(self, line: str, body: Any = None, *, at: str = "", **headers: str) -> Said:
+        """Send a request until it is answered by a node that can, or by the node `at`: `line` is method and path. A
+        dict is sent as JSON, a list as lines."""
         method, path = line.split(" ")
         data: str | None = None
         named = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -66,7 +66,7 @@ class RealNodes:
             data = json.dumps(body)
 
         async def answered() -> Said | None:
-            running = self.cluster.running()
+            running = [at] if at else self.cluster.running()
             url = self.cluster.nodes[running[next(self.turns) % len(running)]].url + path
             try:
                 async with self.http.request(method, url, data=data, headers=named) as answer:
@@ -78,9 +78,9 @@ class RealNodes:
         said: Said = await until(answered, WITHIN_S, line)
         return said
 
-    async def done(self, line: str, body: Any = None, **headers: str) -> Any:
+    async def done(self, line: str, body: Any = None, *, at: str = "") -> Any:
         """The document of an answer that must be a success."""
-        said = await self.ask(line, body, **headers)
+        said = await self.ask(line, body, at=at)
         assert 200 <= said.status < 300, (line, said)
         return said.document
 

@@ -152,7 +152,8 @@ def restored(shared: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
     async def story() -> tuple[dict[str, list[str]], str]:
         ids = await _of_all_kinds(shared.nodes, "backup-and-restore", HOUR)
-        return ids, (await shared.nodes.done("POST /v1/cluster/snapshot", {}))["directory"]
+        leader = await shared.nodes.leader()  # a follower may lack the newest entry
+        return ids, (await shared.nodes.done("POST /v1/cluster/snapshot", {}, at=leader))["directory"]
 
     ids, backup = shared.run(story())
     with real_nodes(tmp_path_factory.mktemp("restored"), Path(backup)) as runner:

@@ -122,6 +122,7 @@ TYPES: Final[Mapping[str, type[HourwheelError]]] = {
     "too-large": BadRequest,
     "unsupported-media-type": BadRequest,
     "invalid-field": BadRequest,
+    "key-reused": BadRequest,
     "unknown-field": BadRequest,
     "beyond-max-delay": BadRequest,
     "not-supported-yet": BadRequest,

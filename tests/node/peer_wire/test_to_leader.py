@@ -200,7 +200,7 @@ def test_a_call_that_was_not_begun_is_made_again() -> None:
 #: Calls that change something.
 WRITES = {
     "ack", "add_member", "begin_operation", "cancel", "change_operation", "delete_topic", "drain", "extend", "nack",
-    "outcomes", "pull",
+    "once", "outcomes", "pull",
     "put_topic", "remove_member", "reschedule", "schedule", "schedule_all", "schedule_each", "schedule_one", "snapshot",
     "takeover", "transfer", "undrain", "upgrade",
 }  # fmt: skip
