@@ -11,6 +11,7 @@ from typing import Any, Final
 from api.contract import schema
 from api.contract.schema import Schema
 from api.contract.shape import Shape
+from api.port.forward import REQUEST_KEY_MAX
 from api.port.problem import TABLE
 
 JSON: Final = "application/json"
@@ -37,7 +38,7 @@ IF_MATCH: Final = Parameter(
 )
 IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key",
-    schema.text(255),
+    schema.text(REQUEST_KEY_MAX),
     "Makes the request safe to send again: under the same key it has no second effect, and gets the first answer.",
     "header",
 )

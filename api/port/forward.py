@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from typing import Final
 
 import msgspec
 
@@ -43,6 +44,10 @@ class ForwardAnswer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+#: Characters of the key of a RequestKey.
+REQUEST_KEY_MAX: Final = 255
 
 
 class RequestKey:

@@ -8,11 +8,10 @@ from typing import Final
 
 import msgspec
 
-from api.port.forward import RequestKey
+from api.port.forward import REQUEST_KEY_MAX, RequestKey
 from api.port.problem import FieldFault, Problem
 
 HEADER: Final = "Idempotency-Key"
-KEY_BYTES_MAX: Final = 255
 _FINGERPRINT_OF: Final = b"request"
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -22,8 +21,8 @@ def read_request_key(sent: Sequence[str], *facts: str, body: bytes) -> RequestKe
     body. Raises `invalid-field`."""
     check_one(sent)
     key = sent[0].strip()
-    if not 1 <= len(key) <= KEY_BYTES_MAX or not (key.isascii() and key.isprintable()):
-        raise key_fault(f"{HEADER} has 1 to {KEY_BYTES_MAX} characters of printable ASCII, got {len(key)}")
+    if not 1 <= len(key) <= REQUEST_KEY_MAX or not (key.isascii() and key.isprintable()):
+        raise key_fault(f"{HEADER} has 1 to {REQUEST_KEY_MAX} characters of printable ASCII, got {len(key)}")
     return RequestKey(key, _fingerprint(facts, body))
 
 

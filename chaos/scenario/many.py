@@ -9,21 +9,18 @@ no operation began, the client asks again.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
 
 from chaos.cluster.cluster import Cluster, ClusterFailed
+from chaos.scenario.killed_leader import run_kills
 
 #: So many messages by kind. The work on them takes about as long as the draws of the kill.
 MESSAGES: Final = {"cancel": 30_000, "shift": 10_000}
@@ -36,11 +33,12 @@ SHIFTED_MS: Final = 14_400_000
 #: When the leader is killed, s from the request.
 KILLED_S: Final = (-0.05, 0.25)
 WITHIN_S: Final = 60.0
+ANSWER_S: Final = 15.0
 PULLED_S: Final = 7.0
 
 
 class Client:
-    """Asks one node or another."""
+    """Asker one node or another."""
 
     def __init__(self, cluster: Cluster, http: aiohttp.ClientSession) -> None:
         self._cluster, self._http = cluster, http
@@ -81,9 +79,11 @@ class Client:
                     raise ClusterFailed(f"batch at {first}: status {answer.status}")
 
 
-async def once(cluster: Cluster, client: Client, kind: str, number: int, chance: random.Random) -> str:
-    """One kill. Return where it fell. Raises ClusterFailed if a promise is broken."""
-    leader = await cluster.wait_leader()
+async def once(
+    kind: str, cluster: Cluster, http: aiohttp.ClientSession, number: int, chance: random.Random
+) -> Counter[str]:
+    """One kill (see killed_leader.py)."""
+    client, leader = Client(cluster, http), await cluster.wait_leader()
     others = [node for node in cluster.running() if node != leader.node_id]
     topic, note = f"many-{number}", f"kill {number}"
     count, to_ms = MESSAGES[kind], int(time.time() * 1000) + SHIFTED_MS
@@ -119,7 +119,7 @@ async def once(cluster: Cluster, client: Client, kind: str, number: int, chance:
         raise ClusterFailed(f"{topic}, killed {where}: {ended}; {left} are left, {pulled} were delivered")
     cluster.start(leader.node_id)
     await cluster.wait_ready()
-    return where
+    return Counter([where])
 
 
 async def _pulled(client: Client, topic: str) -> int:
@@ -142,38 +142,9 @@ async def _ended(cluster: Cluster, client: Client, name: str) -> dict[str, Any]:
     return found[-1]
 
 
-async def kills(directory: Path, kind: str, times: int, seed: int, show: Callable[[str], None]) -> Counter[str]:
-    """Kill the leader so many times. Return how often each place was hit."""
-    chance, fell = random.Random(seed), Counter[str]()
-    timeout = aiohttp.ClientTimeout(total=15)
-    async with Cluster(directory) as cluster, aiohttp.ClientSession(timeout=timeout) as http:
-        cluster.start()
-        await cluster.wait_ready()
-        await cluster.wait_raised()
-        client = Client(cluster, http)
-        for number in range(times):
-            where = await once(cluster, client, kind, number, chance)
-            fell[where] += 1
-            show(f"{number + 1:3} killed {where}: exact")
-    return fell
-
-
 def main() -> None:
-    """Kill, and print where the kills fell. Exit 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--kind", choices=MESSAGES, default="cancel", help="of change [cancel]")
-    parser.add_argument("--times", type=int, default=20, help="kills [20]")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws [1]")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            fell = asyncio.run(
-                kills(Path(directory), given.kind, given.times, given.seed, lambda line: print(line, flush=True))
-            )
-        except ClusterFailed as broken:
-            sys.exit(f"broken: {broken}")
-    places = ", ".join(f"{count} {where}" for where, count in sorted(fell.items()))
-    print(f"{given.times} kills, each operation exact: {places}")
+    """Kill around changes of many messages."""
+    run_kills(str(main.__doc__), {kind: partial(once, kind) for kind in MESSAGES}, ANSWER_S)
 
 
 if __name__ == "__main__":

@@ -14,167 +14,192 @@ says if the first request had its effect.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
-import sys
-import tempfile
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 
 from chaos.cluster.cluster import Cluster, ClusterFailed
+from chaos.scenario.killed_leader import run_kills
 
 CLIENTS: Final = 24
 LINES: Final = 20
 #: The leader is killed so long after the clients began, s.
 KILLED_S: Final = (0.2, 0.8)
 WITHIN_S: Final = 60.0
+ANSWER_S: Final = 5.0
 PAUSE_S: Final = 0.05
-NDJSON: Final = "application/x-ndjson"
+_JSON: Final = "application/json"
 
 
-@dataclass
-class Load:
-    """The clients of one kill. `fell` counts the requests by what became of them. `held` has the id that each client's
-    key has, and `written` counts messages that are open."""
+class Said(NamedTuple):
+    """An answer. `replayed`: it repeats the answer to an earlier request, by its header."""
 
-    cluster: Cluster
-    http: aiohttp.ClientSession
-    kind: str
-    topic: str
-    chance: random.Random
-    killed: bool = False
-    written: int = 0
-    fell: Counter[str] = field(default_factory=Counter)
-    held: dict[int, str] = field(default_factory=dict)
+    status: int
+    replayed: bool
+    body: bytes
 
-    async def client(self, number: int) -> None:
+
+class Load(ABC):
+    """The clients of one kill. `fell` counts the requests by what became of them, `open` the messages that are open by
+    the answers."""
+
+    path = "/v1/messages"
+    media = _JSON
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.open = 0
+        self.fell: Counter[str] = Counter()
+        self.killed = False
+
+    @abstractmethod
+    def body(self, name: str, client: int) -> str:
+        """The body of a request with this name, the same for each try."""
+
+    @abstractmethod
+    def check(self, client: int, said: Said) -> bool:
+        """Note a success. Return True if an earlier request had the effect. Raises ClusterFailed."""
+
+    def message(self, name: str, **more: str) -> dict[str, Any]:
+        """A message that is due long after the run."""
+        return {"topic": self.topic, "body": name, "delay": "10h", **more}
+
+    async def client(self, asker: Asker, number: int) -> None:
         """Send requests until the leader is killed, the last one until it is answered."""
         count = 0
         while not self.killed:
             name = f"{self.topic}-{number}-{count}"
-            first = await self._ask(name, number)
-            answer, began_killed = first, self.killed
-            while answer is None:
+            first = said = await asker.ask(self, name, number)
+            before = not self.killed
+            while said is None:
                 await asyncio.sleep(PAUSE_S)
-                answer = await self._ask(name, number)
-            replayed = self._check(number, *answer)
+                said = await asker.ask(self, name, number)
+            if said.status != 201:
+                raise ClusterFailed(f"{name}: {said.status} {said.body[:300]!r}")
+            earlier = self.check(number, said)
             if first is not None:
                 self.fell["answered"] += 1
-            elif began_killed:
-                self.fell["written, not answered" if replayed else "not written"] += 1
+            elif not before:
+                self.fell["written, not answered" if earlier else "not written"] += 1
             count += 1
 
-    async def _ask(self, name: str, number: int) -> tuple[int, bool, bytes] | None:
-        """The status of an answer, whether it repeats an earlier one, and its body. None if nothing is known."""
-        message: dict[str, Any] = {"topic": self.topic, "body": name, "delay": "10h"}
-        path, kind, headers = "/v1/messages", "application/json", {"Idempotency-Key": name}
-        data = json.dumps(message)
-        if self.kind == "replace":
-            data = json.dumps(message | {"key": f"client-{number}", "on_conflict": "replace"})
-        elif self.kind == "batch":
-            path, kind, headers = "/v1/messages/batch?atomic=true", NDJSON, {}
-            data = "\n".join(json.dumps(message | {"key": f"{name}-{line}"}) for line in range(LINES))
-        url = self.cluster.nodes[self.chance.choice(self.cluster.running())].url + path
+
+class Replacing(Load):
+    """Each client replaces the message of its key. `held` has the id of each client's message."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.held: dict[int, str] = {}
+
+    def body(self, name: str, client: int) -> str:
+        """See Load."""
+        return json.dumps(self.message(name, key=f"client-{client}", on_conflict="replace"))
+
+    def check(self, client: int, said: Said) -> bool:
+        """See Load."""
+        answer = json.loads(said.body)
+        before = answer.get("previous", {}).get("id")
+        if before != self.held.get(client):
+            raise ClusterFailed(f"client {client} had {self.held.get(client)}, and {answer} names another one")
+        self.held[client] = answer["id"]
+        self.open = len(self.held)
+        return said.replayed
+
+
+class Batches(Load):
+    """Atomic batches. Each line has a key, so the answer says of each line if an earlier request wrote it."""
+
+    path = "/v1/messages/batch?atomic=true"
+    media = "application/x-ndjson"
+
+    def body(self, name: str, client: int) -> str:
+        """See Load."""
+        return "\n".join(json.dumps(self.message(name, key=f"{name}-{line}")) for line in range(LINES))
+
+    def check(self, client: int, said: Said) -> bool:
+        """See Load."""
+        lines = [json.loads(line) for line in said.body.splitlines()]
+        earlier = sum(bool(line.get("replayed")) for line in lines)
+        if len({line["id"] for line in lines}) != LINES or earlier not in (0, LINES):
+            raise ClusterFailed(f"{self.topic}: {earlier} of {len(lines)} lines were written before")
+        self.open += LINES
+        return earlier > 0
+
+
+class Once(Load):
+    """Messages without a key."""
+
+    def body(self, name: str, client: int) -> str:
+        """See Load."""
+        return json.dumps(self.message(name))
+
+    def check(self, client: int, said: Said) -> bool:
+        """See Load."""
+        self.open += 1
+        return said.replayed
+
+
+class Asker(NamedTuple):
+    """Asker nodes that run, drawn by chance."""
+
+    cluster: Cluster
+    http: aiohttp.ClientSession
+    chance: random.Random
+
+    async def ask(self, load: Load, name: str, client: int) -> Said | None:
+        """Send a request one time. None if nothing is known of its outcome, or it was not done for now."""
+        headers = {"Content-Type": load.media} | ({"Idempotency-Key": name} if load.media == _JSON else {})
+        url = self.cluster.nodes[self.chance.choice(self.cluster.running())].url + load.path
         try:
-            async with self.http.post(url, data=data, headers=headers | {"Content-Type": kind}) as answer:
-                body = await answer.read()
-                if answer.status in (503, 504, 429):
-                    return None
-                return answer.status, answer.headers.get("Idempotency-Replayed") == "true", body
+            async with self.http.post(url, data=load.body(name, client), headers=headers) as answer:
+                said = Said(answer.status, answer.headers.get("Idempotency-Replayed") == "true", await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
+        return None if said.status in (429, 503, 504) else said
 
-    def _check(self, number: int, status: int, replayed: bool, body: bytes) -> bool:
-        """Note an answer. Return True if an earlier request had the effect. Raises ClusterFailed."""
-        if status != 201:
-            raise ClusterFailed(f"{self.topic}: {status} {body[:300]!r}")
-        if self.kind == "batch":
-            lines = [json.loads(line) for line in body.splitlines()]
-            earlier = sum(bool(line.get("replayed")) for line in lines)
-            if len({line["id"] for line in lines}) != LINES or earlier not in (0, LINES):
-                raise ClusterFailed(f"{self.topic}: {earlier} of {len(lines)} lines were written before")
-            self.written += LINES
-            return earlier > 0
-        answer = json.loads(body)
-        if self.kind == "replace":
-            before = answer.get("previous", {}).get("id")
-            if before != self.held.get(number):
-                raise ClusterFailed(f"client {number} had {self.held.get(number)}, and {answer} names another one")
-            self.held[number] = answer["id"]
-        self.written = len(self.held) if self.kind == "replace" else self.written + 1
-        return replayed
+    async def counted(self, load: Load) -> bool:
+        """True once a node has said that the open messages are those of the answers. Raises ClusterFailed if it says
+        otherwise."""
+        for node in self.cluster.running():
+            async with self.http.get(f"{self.cluster.nodes[node].url}/v1/messages/count?topic={load.topic}") as answer:
+                if answer.status == 200:
+                    found = (await answer.json())["count"]
+                    if found != load.open:
+                        raise ClusterFailed(f"{load.topic}: {found} messages are open, {load.open} were answered")
+                    return True
+        return False
 
 
-async def once(cluster: Cluster, http: aiohttp.ClientSession, kind: str, number: int, chance: random.Random) -> Load:
-    """One kill. Raises ClusterFailed if a promise is broken."""
+async def once(
+    kind: type[Load], cluster: Cluster, http: aiohttp.ClientSession, number: int, chance: random.Random
+) -> Counter[str]:
+    """One kill (see killed_leader.py)."""
     leader = await cluster.wait_leader()
-    load = Load(cluster, http, kind, f"{kind}-{number}", chance)
-    clients = [asyncio.ensure_future(load.client(each)) for each in range(CLIENTS)]
+    load, asker = kind(f"{kind.__name__.lower()}-{number}"), Asker(cluster, http, chance)
+    clients = [asyncio.ensure_future(load.client(asker, each)) for each in range(CLIENTS)]
     await asyncio.sleep(chance.uniform(*KILLED_S))
     load.killed = True
     await cluster.kill(leader.node_id)
     await asyncio.wait_for(asyncio.gather(*clients), WITHIN_S)
     await cluster.wait_leader(after_term=leader.term)
-    path = f"/v1/messages/count?topic={load.topic}"
-
-    async def counted() -> bool:
-        for node in cluster.running():
-            async with http.get(cluster.nodes[node].url + path) as answer:
-                if answer.status == 200:
-                    found = (await answer.json())["count"]
-                    if found != load.written:
-                        raise ClusterFailed(f"{load.topic}: {found} messages are open, {load.written} were answered")
-                    return True
-        return False
-
-    await cluster.until(counted, f"the count of {load.topic}", WITHIN_S)
+    await cluster.until(partial(asker.counted, load), f"the count of {load.topic}", WITHIN_S)
     cluster.start(leader.node_id)
     await cluster.wait_ready()
-    return load
+    return load.fell
 
 
-async def kills(directory: Path, kind: str, times: int, seed: int, show: Callable[[str], None]) -> Counter[str]:
-    """Kill the leader so many times. Return what became of the requests that were under way, and of those before."""
-    chance, fell = random.Random(seed), Counter[str]()
-    timeout = aiohttp.ClientTimeout(total=5)
-    async with Cluster(directory) as cluster, aiohttp.ClientSession(timeout=timeout) as http:
-        cluster.start()
-        await cluster.wait_ready()
-        await cluster.wait_raised()
-        for number in range(times):
-            load = await once(cluster, http, kind, number, chance)
-            fell += load.fell
-            show(f"{number + 1:3} killed: {told(load.fell)}; {load.written} messages, exact")
-    return fell
-
-
-def told(fell: Counter[str]) -> str:
-    """Tell what became of the requests, in words."""
-    return ", ".join(f"{count} {where}" for where, count in sorted(fell.items()))
+KINDS: Final[dict[str, type[Load]]] = {"replace": Replacing, "batch": Batches, "once": Once}
 
 
 def main() -> None:
-    """Kill, and print where the kills fell. Exit 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--kind", choices=("replace", "batch", "once"), default="replace", help="[replace]")
-    parser.add_argument("--times", type=int, default=20, help="kills [20]")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws [1]")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            fell = asyncio.run(
-                kills(Path(directory), given.kind, given.times, given.seed, lambda line: print(line, flush=True))
-            )
-        except ClusterFailed as broken:
-            sys.exit(f"broken: {broken}")
-    print(f"{given.times} kills in the middle of {given.kind}, each request exact: {told(fell)}")
+    """Kill in the middle of single requests."""
+    run_kills(str(main.__doc__), {name: partial(once, kind) for name, kind in KINDS.items()}, ANSWER_S)
 
 
 if __name__ == "__main__":

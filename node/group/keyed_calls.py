@@ -73,7 +73,7 @@ class KeyedCalls:
         self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
 
     async def once(self, asked: OnceAsked) -> OnceDone:
-        """See GroupPort. Raises `unknown-route` for a call that takes no key."""
+        """See GroupPort. Raises `not-supported-yet` for a call that takes no key."""
         self._require("idempotency-key")
         if asked.name not in ASKED:
             raise Problem("not-supported-yet", f"this node carries out no {asked.name} under a key; upgrade it")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Protocol
 from msgspec import Meta
 
 from api.port.backup import SnapshotView
+from api.port.forward import REQUEST_KEY_MAX
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView, TransferResult
 from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.member import MemberView
@@ -144,14 +145,14 @@ class OnceAsked(Plain, frozen=True):
 
     name: str
     frame: bytes
-    key: Annotated[bytes, Meta(min_length=1, max_length=255)]
+    key: Annotated[bytes, Meta(min_length=1, max_length=REQUEST_KEY_MAX)]
     fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
     principal: str
 
 
 class OnceDone(Plain, frozen=True):
     """The answer of such a call. `replayed`: it was carried out by an earlier request. `frame` is None if the call
-    answers nothing, or if what it made is gone by now."""
+    answers nothing."""
 
     frame: bytes | None
     replayed: bool

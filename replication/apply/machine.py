@@ -23,7 +23,7 @@ from typing import Any
 
 from replication.apply.apply_notifier import ApplyNotifier, Changes
 from replication.apply.applying import Applying, Dispatched
-from replication.apply.once import carried_out, check_keyed, keyed_requests
+from replication.apply.once import carried_out, keyed_requests
 from replication.apply.registry import COMMANDS, CommandRow
 from replication.command.column import DUE_MS_MAX
 from replication.command.entry import EntryRefused, Envelope, UnknownCommand, decode_entry
@@ -91,6 +91,7 @@ class Machine:
         try:
             envelope = decode_entry(entry)
             commands = self._read(envelope)
+            keyed = keyed_requests((command for _, command in commands), envelope.sections)
         except EntryRefused as refused:
             self._advance(index, term, entry)
             return Applied(index, term, (), str(refused))
@@ -99,7 +100,6 @@ class Machine:
         if has(self.level, "lazy-keys"):
             self.store.catalog.drop_dead_keys()
         applying = Applying(self.store, state, self.told, envelope, index, term)
-        keyed = keyed_requests(command for _, command in commands)
         if keyed:
             results = self._apply_once(commands, keyed, applying)
         else:
@@ -121,7 +121,6 @@ class Machine:
         rows = [COMMANDS[section.kind] for section in envelope.sections]
         commands = [(row, row.unpack(section)) for row, section in zip(rows, envelope.sections, strict=True)]
         self._check_version(envelope, commands)
-        check_keyed(keyed_requests(command for _, command in commands), envelope.sections)
         return commands
 
     def _check_version(self, envelope: Envelope, commands: Sequence[tuple[CommandRow, Any]]) -> None:

@@ -64,21 +64,17 @@ VALUES_OF: Final[dict[int, Callable[[Any], Values | None]]] = {
 """For each command that may stand under a key: the numbers of its result that are kept. None of a refusal."""
 
 
-def keyed_requests(commands: Iterable[Any]) -> Mapping[int, KeyedRequest]:
-    """The keyed requests of an entry's commands, by the numbers of their sections."""
-    return next((command.requests for command in commands if type(command) is Once), _NONE)
-
-
-def check_keyed(keyed: Iterable[int], sections: Sequence[Section]) -> None:
-    """Raises `EntryRefused` unless each keyed request is a section of one row, of a command that may have a key."""
+def keyed_requests(commands: Iterable[Any], sections: Sequence[Section]) -> Mapping[int, KeyedRequest]:
+    """The keyed requests of an entry's commands, by the numbers of their sections. Raises `EntryRefused` unless each is
+    a section of one row, of a command that may have a key."""
+    keyed = next((command.requests for command in commands if type(command) is Once), _NONE)
     for number in keyed:
         if not 0 <= number < len(sections):
             raise EntryRefused(f"a key of section {number} in an entry of {len(sections)}")
         section = sections[number]
         if section.kind not in VALUES_OF or section.rows != 1:
-            raise EntryRefused(
-                f"a key of section {number}, which is of kind {section.kind} and has {section.rows} rows"
-            )
+            raise EntryRefused(f"a key of section {number}, of kind {section.kind} and with {section.rows} rows")
+    return keyed
 
 
 def apply_once(applying: Applying, command: Once) -> None:

@@ -123,7 +123,7 @@ def test_once_and_key(shared: Runner, rule: str) -> None:
 @pytest.mark.parametrize("holder", ["scheduled", "leased", "delivered", "cancelled"])
 @pytest.mark.parametrize("rule", ["reject", "keep", "replace", "extend"])
 def test_key_and_its_holder(shared: Runner, rule: str, holder: str) -> None:
-    """What a second request with the key gets, by the state of the message that has it."""
+    """The state of the message that has the key decides the answer to a second request."""
     wanted = {
         ("reject", "scheduled"): "409 key-conflict", ("reject", "leased"): "409 key-conflict",
         ("reject", "delivered"): "409 key-conflict", ("reject", "cancelled"): "409 key-conflict",

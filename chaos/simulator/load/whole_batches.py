@@ -58,7 +58,7 @@ class WholeBatches(Repeated):
             mark = hashlib.blake2b(messages[-1].body, digest_size=16).digest()
             other = replace(messages[-1], topic=self._taken.topic, key=self._taken.key, fingerprint=mark)
             messages[-1], offers[-1] = other, Offer(offers[-1].number, other.topic, offers[-1].asked_due_ms, keyed=True)
-        for offer in offers:
+        for offer in offers:  # told as one without a key, or other clients would send it again with its own
             self._history.record(
                 Offered(
                     **self._history.stamp(), number=offer.number, keyed=False, asked_due_ms=offer.asked_due_ms,

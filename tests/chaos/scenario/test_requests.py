@@ -2,59 +2,53 @@
 
 import asyncio
 import json
-import random
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from chaos.cluster.cluster import ClusterFailed
-from chaos.scenario.requests import LINES, Load, kills
+from chaos.scenario.killed_leader import kills
+from chaos.scenario.requests import LINES, Batches, Replacing, Said, once
 
 
-def load(kind: str) -> Load:
-    """One without a cluster."""
-    return Load(cast(Any, None), cast(Any, None), kind, "t", random.Random(1))
-
-
-def lines(*replayed: bool) -> bytes:
+def lines(*replayed: bool) -> Said:
     """The answer to a batch."""
-    return b"\n".join(
-        json.dumps({"line": at, "id": str(at), "replayed": each}).encode() for at, each in enumerate(replayed)
-    )
+    told = [json.dumps({"line": at, "id": str(at), "replayed": each}) for at, each in enumerate(replayed)]
+    return Said(201, False, "\n".join(told).encode())
 
 
-def replaced(id: str, previous: str | None) -> bytes:
+def replaced(id: str, previous: str | None, *, replayed: bool = False) -> Said:
     """The answer to a replace."""
-    return json.dumps({"id": id} | ({"previous": {"id": previous}} if previous else {})).encode()
+    return Said(201, replayed, json.dumps({"id": id} | ({"previous": {"id": previous}} if previous else {})).encode())
 
 
 def test_a_kill_in_the_middle_of_atomic_batches(tmp_path: Path) -> None:
     """Each batch is there whole, and what had no answer is told apart."""
-    fell = asyncio.run(kills(tmp_path, "batch", 1, 1, lambda line: None))
+    shown: list[str] = []
+    fell = asyncio.run(kills(tmp_path, partial(once, Batches), 1, 1, answer_s=5.0, show=shown.append))
     assert fell["answered"] > 0
     assert set(fell) <= {"answered", "not written", "written, not answered"}
+    assert len(shown) == 1
 
 
 def test_good_answers() -> None:
     """A chain of replaces, and batches that were written at once or before."""
-    chain = load("replace")
-    assert not chain._check(0, 201, False, replaced("a", None))
-    assert chain._check(0, 201, True, replaced("b", "a"))
-    assert (chain.held, chain.written) == ({0: "b"}, 1)
-    whole = load("batch")
-    assert not whole._check(0, 201, False, lines(*[False] * LINES))
-    assert whole._check(0, 201, False, lines(*[True] * LINES))
-    assert whole.written == 2 * LINES
+    chain = Replacing("t")
+    assert not chain.check(0, replaced("a", None))
+    assert chain.check(0, replaced("b", "a", replayed=True))
+    assert (chain.held, chain.open) == ({0: "b"}, 1)
+    whole = Batches("t")
+    assert not whole.check(0, lines(*[False] * LINES))
+    assert whole.check(0, lines(*[True] * LINES))
+    assert whole.open == 2 * LINES
 
 
 def test_bad_answers() -> None:
-    """A message that was replaced unseen, a batch that was written in part, and a refusal."""
-    chain = load("replace")
-    chain._check(0, 201, False, replaced("a", None))
+    """A message that was replaced unseen, and a batch that was written in part."""
+    chain = Replacing("t")
+    chain.check(0, replaced("a", None))
     with pytest.raises(ClusterFailed, match="client 0 had a"):
-        chain._check(0, 201, False, replaced("c", "b"))
+        chain.check(0, replaced("c", "b"))
     with pytest.raises(ClusterFailed, match="1 of 20 lines"):
-        load("batch")._check(0, 201, False, lines(True, *[False] * (LINES - 1)))
-    with pytest.raises(ClusterFailed, match="409"):
-        load("once")._check(0, 409, False, b"{}")
+        Batches("t").check(0, lines(True, *[False] * (LINES - 1)))

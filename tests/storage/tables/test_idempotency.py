@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
@@ -66,10 +67,10 @@ def test_one_entry_drops_a_bounded_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["call", "fingerprint", "principal"])
 def test_whose_answer_it_is(field: str) -> None:
     """Only the same call of the same content and client."""
-    asked = {"call": "cancel", "fingerprint": MARK, "principal": "anonymous"}
-    assert answer(1, 1).answers(**asked)  # type: ignore[arg-type]
-    other = asked | {field: b"g" * 16 if field == "fingerprint" else "another"}
-    assert not answer(1, 1).answers(**other)  # type: ignore[arg-type]
+    kept = answer(1, 1)
+    assert kept.answers(kept.call, kept.fingerprint, kept.principal)
+    other = replace(kept, **{field: b"g" * 16 if field == "fingerprint" else "another"})
+    assert not other.answers(kept.call, kept.fingerprint, kept.principal)
 
 
 STEPS = st.lists(
@@ -86,8 +87,8 @@ STEPS = st.lists(
 @given(STEPS)
 @examples(100)
 def test_against_a_model(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]) -> None:
-    """What is found was put within a day, and is among the newest 600 bytes. Two catalogs write the same, though one
-    has rows in LMDB and starts anew, and the other has all in memory."""
+    """An answer is found for a day, and if it is among the newest 600 bytes. Two catalogs write the same. One has rows
+    in LMDB and starts anew, and the other has all in memory."""
     directory, now_ms = tmp_path_factory.mktemp("answers"), 1
     model: dict[bytes, KeptAnswer] = {}
     paths = [directory / "moved", directory / "still"]
