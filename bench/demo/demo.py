@@ -25,6 +25,7 @@ from bench.demo.pushed import Part, Pushed, judge
 from chaos.check.engine.recovery import recoveries
 from chaos.check.message.duplicates import check_duplicates
 from chaos.check.message.lost import check_lost
+from chaos.check.message.unscheduled import check_unscheduled
 from chaos.check.message.window import check_window
 from chaos.cluster.cluster import Cluster
 from chaos.history.bounds import Bounds
@@ -48,6 +49,7 @@ class Result:
 
     scheduled: int
     delivered: int
+    replaced: int
     lost: int
     early: int
     duplicates: int
@@ -67,6 +69,7 @@ def total(pull: Part, push: Part) -> Result:
     return Result(
         scheduled=pull.scheduled + push.scheduled,
         delivered=pull.delivered + push.delivered,
+        replaced=pull.replaced + push.replaced,
         lost=pull.lost + push.lost,
         early=pull.early + push.early,
         duplicates=pull.duplicates + push.duplicates,
@@ -80,13 +83,15 @@ def total(pull: Part, push: Part) -> Result:
 def pulled(history: History) -> Part:
     """Return the figures of the pulled half from its history, by the checkers."""
     bounds = Bounds()
-    lost, window, again = (check(history, bounds).figure for check in (check_lost, check_window, check_duplicates))
+    checks = (check_lost, check_window, check_duplicates, check_unscheduled)
+    lost, window, again, ended = (check(history, bounds).figure for check in checks)
     lateness = window["lateness_ms"]
     assert isinstance(lateness, dict)
     gaps = [row.new_term_ms for row in recoveries(history, bounds)]
     return Part(
         scheduled=_count(lost["acknowledged"]),
         delivered=_count(lost["delivered"]),
+        replaced=_count(ended["cancelled"]),
         lost=_count(lost["lost"]),
         early=_count(window["early"]),
         duplicates=_count(again["failover"]),
@@ -107,6 +112,7 @@ def show(found: Result) -> None:
     rows = (
         ("scheduled (acknowledged)", "scheduled"),
         ("delivered", "delivered"),
+        ("replaced by a newer one with their key", "replaced"),
         ("lost", "lost"),
         ("early", "early"),
         ("delivered again by the failover", "duplicates"),
@@ -154,15 +160,16 @@ def _update(shown: Display, workload: Workload, pushed: Pushed) -> None:
 async def run(directory: Path, plan: Plan, kill_at_s: float, picture: Path | None = None) -> Result:
     """Run the whole demo in `directory`. `plan` is of both halves together."""
     history = History()
-    half = replace(plan, topic="pulled", rate=plan.rate / 2)
+    half = replace(plan, topic="pulled", rate=plan.rate / 2, wishes=True)
     async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
         print(f"starting 3 nodes in {directory}: " + ", ".join(node.url for node in cluster.nodes.values()))
         cluster.start()
         await cluster.wait_ready()
+        await cluster.wait_raised()  # at a lower level no message replaces another
         nodes = list(cluster.nodes.values())
         workload = Workload(nodes, half, history)
         with Receivers(directory / "receiver.ndjson") as receivers:
-            pushed = Pushed(nodes, replace(half, topic="pushed", seed=plan.seed + 1), receivers)
+            pushed = Pushed(nodes, replace(half, topic="pushed", seed=plan.seed + 1, wishes=False), receivers)
             await _play(cluster, history, workload, pushed, plan, kill_at_s)
     history.write(directory / "history.ndjson")
     killed_ms = history.faults()[0].wall_ms
@@ -189,6 +196,7 @@ async def _play(
                 f"{plan.count} messages over {plan.duration_s:g} s: half pulled by consumers on all nodes, half pushed "
                 f"to {pushed.receivers.urls[0]}; leader killed at {kill_at_s:g} s"
             )
+            shown.say("beside them messages that replace or extend the holder of their key, and atomic batches")
             async with asyncio.TaskGroup() as beside:
                 showing = beside.create_task(keep_showing(shown, workload, pushed))
                 killing = beside.create_task(kill_leader(nemesis, shown, kill_at_s, killed))

@@ -29,6 +29,7 @@ LEASE_S = TARGET_TIMEOUT_S + 5.0
 class Part:
     """The figures of the pulled or of the pushed half.
 
+    - `replaced`: messages that a newer one with their key replaced before they were due. They are not delivered.
     - `duplicates`: messages that came again because the leader changed. Their first deliveries span
       `duplicate_span_ms`.
     - `after_lease`: messages that came again because the answer to their first delivery was lost with the leader.
@@ -37,6 +38,7 @@ class Part:
 
     scheduled: int
     delivered: int
+    replaced: int
     lost: int
     early: int
     duplicates: int
@@ -65,6 +67,7 @@ def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms:
     return Part(
         scheduled=len(acknowledged),
         delivered=len(acknowledged.keys() & first.keys()),
+        replaced=0,
         lost=len(acknowledged.keys() - first.keys()),
         early=early,
         duplicates=again.count,

@@ -4,7 +4,7 @@ over HTTP and asyncio (chaos/load/client.py), simulated nodes in the simulator."
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -30,10 +30,12 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a scheduled message: the id and the due time that the cluster gave it."""
+    """The answer to a scheduled message: the id and the due time that the cluster gave it. `replayed`: by an earlier
+    request."""
 
     id: str
     due_ms: int
+    replayed: bool = False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -77,11 +79,41 @@ def sums_of(counts: Mapping[str, Any], complete: bool) -> Sums:
 
 
 class Many(msgspec.Struct, frozen=True):
-    """An operation as a node shows it: its id, if it has ended, and how many messages it has changed."""
+    """An operation as a node shows it: its id, and if it has ended. `changed` counts the messages that it has changed,
+    `leased` those that it left alone because they were leased."""
 
     name: str
     ended: bool
     changed: int
+    leased: int
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A message that is to replace the holder of its key, or `extends` it. An extended holder keeps its body, and is
+    due at most `max_wait_ms` after its creation."""
+
+    number: int
+    topic: str
+    key: str
+    due_ms: int
+    extends: bool
+    max_wait_ms: int
+
+
+class WishAnswer(msgspec.Struct, frozen=True):
+    """The answer to a wish: `outcome` is `created`, `replaced` or `extended`, and `id` has the key then. `previous` is
+    the id of the message before, empty if it was not changed. The last three fields are about that one."""
+
+    id: str
+    due_ms: int
+    outcome: str
+    previous: str = ""
+    prior: str = ""
+    attempts_made: int = 0
+    revision: int = 0
+
+
+Verb = Literal["pause", "resume"]
 
 
 class Client(Protocol):
@@ -92,6 +124,12 @@ class Client(Protocol):
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
         """Send all offers in one request. Return one outcome for each offer, in their order."""
+
+    async def schedule_all(self, offers: Sequence[Offer], taken: Offer | None) -> Outcome[Sequence[Placed]]:
+        """Send all offers as an atomic batch. The last one has the key of `taken`, if there is one."""
+
+    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
+        """Schedule a message that replaces or extends the holder of its key."""
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """Pull up to `most` messages. The node waits up to `wait_ms` for the first."""
@@ -109,12 +147,17 @@ class Client(Protocol):
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """Cancel a message."""
 
-    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+    async def change_many(
+        self, kind: str, topic: str, window: range, by_ms: int | None, rate: int | None
+    ) -> Outcome[Many]:
         """Begin an operation on the messages of a topic that are due in `window` (ms). `by_ms`: how far a shift moves
-        them. Do not wait for the end."""
+        them, `rate`: at most so many a second. Do not wait for the end."""
 
     async def operation(self, name: str) -> Outcome[Many]:
         """GET an operation."""
+
+    async def change_operation(self, name: str, verb: Verb) -> Outcome[Many]:
+        """Pause an operation, or let it go on."""
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Give a message another due time. With `if_match` only if it has this revision."""

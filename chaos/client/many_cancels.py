@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from chaos.client.caller import Caller
 from chaos.client.client import Account, Client, Many, View
-from chaos.client.many import Asked, Begun, ManyOperations
+from chaos.client.many import Asked, ManyOperations
 from chaos.client.outcome import Outcome
 from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, ManyCancelled, Offered, Rescheduled
 from chaos.history.history import History
@@ -33,15 +34,15 @@ class ManyCancels(ManyOperations):
             self._cancelled_ms.setdefault(event.number, event.wall_ms)
 
     async def _ask(self, asked: Asked) -> Outcome[Many]:
-        return await self._caller.any().change_many("cancel", asked.topic, asked.window, None)
+        return await self._caller.any().change_many("cancel", asked.topic, asked.window, None, None)
 
-    def _record(self, asked: Asked, outcome: Begun, name: str, changed: int) -> None:
-        if outcome != "refused":
+    def _record(self, asked: Asked, answer: dict[str, Any]) -> None:
+        if answer["outcome"] != "refused":
             self._asked.append(asked)
         self._history.record(
             ManyCancelled(
                 **asked.stamp, topic=asked.topic, from_ms=asked.window.start, to_ms=asked.window.stop,
-                asked_wall_ms=asked.asked_wall_ms, outcome=outcome, operation=name, changed=changed,
+                asked_wall_ms=asked.asked_wall_ms, **answer,
             )
         )  # fmt: skip
 

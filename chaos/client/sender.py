@@ -39,6 +39,7 @@ class Sender:
                     asked_due_ms=each.asked_due_ms,
                     strict=each.topic in strict,
                     topic=each.topic,
+                    once=each.once,
                 )
             )
 
@@ -75,6 +76,7 @@ class Sender:
         placed = outcome.value
         if placed is not None:
             told: dict[str, Any] = {"outcome": "acknowledged", "message_id": placed.id, "due_ms": placed.due_ms}
+            told["detail"] = "replayed" if placed.replayed else ""
         else:
             told = {"outcome": outcome.after(offer.number in doubtful).kind, "detail": outcome.code}
         self._history.record(

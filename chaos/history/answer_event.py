@@ -51,7 +51,8 @@ class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class ManyCancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a cancel of all messages of a topic that are due in [from_ms, to_ms), asked at `asked_wall_ms`.
-    `operation` names it if it was begun. It ended with `changed` cancelled messages. -1: its end was not seen."""
+    `operation` names it if it was begun. It ended with `changed` cancelled messages, and left `leased` ones alone. -1:
+    its end was not seen. `detail` is the code of a refusal."""
 
     topic: str
     from_ms: int
@@ -60,6 +61,8 @@ class ManyCancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     outcome: Literal["begun", "refused", "unknown"]
     operation: str = ""
     changed: int = -1
+    leased: int = 0
+    detail: str = ""
 
 
 class ManyMoved(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -75,6 +78,8 @@ class ManyMoved(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     by_ms: int = 0
     operation: str = ""
     changed: int = -1
+    leased: int = 0
+    detail: str = ""
 
 
 class Standing(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -172,6 +177,15 @@ class Wished(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     outcome: str
     message_id: str
     previous: str
+
+
+class RequestAnswered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A request had its answer, or its client gave it up. It was sent at `asked_mono_ms`. `name` names it among those
+    of its `kind`. A request that is sent again has one event for each time."""
+
+    kind: Literal["replace", "extend", "batch", "operation", "running"]
+    name: str
+    asked_mono_ms: float
 
 
 class BatchAnswered(Seen, frozen=True, kw_only=True, tag=True, gc=False):

@@ -32,6 +32,8 @@ class Bounds:
     lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until `window_ms` after their end
     excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that clients have to bear, or do not notice
     clocks_right: bool = False  # for the whole run: reported times can be compared with the true ones
+    # A message that is due later than this after now has no lease. None: not known, as where clocks are wrong.
+    lease_ahead_ms: int | None = None
     clocks_set_back: bool = False  # all clocks were set together in this run
     held_ms: int = 50  # the most that a step of a simulated node's event loop may take
     # A term ends with the fault that hit its leader. False where many kinds of faults overlap: then, for an observer, a

@@ -21,6 +21,7 @@ from chaos.history.answer_event import (
     Pulled,
     Recalled,
     Redriven,
+    RequestAnswered,
     Standing,
     Summed,
     Wished,
@@ -34,7 +35,9 @@ from chaos.history.inside_event import (
     Intruded,
     LeftOut,
     LevelAsked,
+    ProcessEnded,
     Promoted,
+    Proposal,
     Raised,
     SetBack,
     Settled,
@@ -49,10 +52,12 @@ __all__ = [
     "Applied",
     "BackedUp",
     "Begun",
+    "RequestAnswered",
     "Cancelled",
     "Counted",
     "Crashed",
     "DeadLettered",
+    "ProcessEnded",
     "Digest",
     "Ended",
     "Event",
@@ -72,6 +77,7 @@ __all__ = [
     "ManyMoved",
     "Offered",
     "Promoted",
+    "Proposal",
     "Pulled",
     "Raised",
     "Recalled",
@@ -90,18 +96,20 @@ __all__ = [
 
 
 class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A message is about to be sent for the first time. `number` is the workload's name for it, and its body."""
+    """A message is about to be sent for the first time. `number` is the workload's name for it, and its body. `once`:
+    it is sent under an `Idempotency-Key`."""
 
     number: int
     keyed: bool
     asked_due_ms: int
     strict: bool = False
     topic: str = ""
+    once: bool = False
 
 
 class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The final outcome of an offer. `unknown` is no failure: the message may or may not come out. `sent_mono_ms` is
-    when the last try was sent."""
+    when the last try was sent. `detail` is the code of a refusal, or `replayed` if an earlier try had the effect."""
 
     number: int
     node: str
@@ -296,6 +304,7 @@ Event = (
     | Pulled
     | Kept
     | BatchAnswered
+    | RequestAnswered
     | Wished
     | Counted
     | Summed
@@ -311,6 +320,8 @@ Event = (
     | Begun
     | Ended
     | Crashed
+    | ProcessEnded
+    | Proposal
     | Intruded
     | LeftOut
     | LevelAsked

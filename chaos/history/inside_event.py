@@ -53,6 +53,21 @@ class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     code: int
 
 
+class Proposal(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A leader appended an entry to its log. `names` are those of the requests in it, as in `RequestAnswered`. `crc` is
+    the checksum of the entry, as in `Applied`."""
+
+    node: str
+    crc: int
+    names: tuple[str, ...]
+
+
+class ProcessEnded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The process of a node ended without notice: it was killed, crashed, failed, or lost power."""
+
+    node: str
+
+
 class Crashed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node ended by itself. `expected`: a fault on its disk explains it. An exception of a callback or request, which
     a node survives, is the same event."""

@@ -57,6 +57,9 @@ LOAD = Plan(
     forget_share=0.01,
     nack_share=0.02,
     extend_share=0.02,
+    once_share=0.02,
+    wishes=True,
+    sets=12,
     drain_s=DRAIN_S + READY_S,
 )
 """A load with every kind of call. Each run sets its own rate, length and seed."""
@@ -134,7 +137,8 @@ class LiveRun:
             await stack.enter_async_context(self.cluster)
             self.cluster.start()
             await self.cluster.wait_ready()
-            if self.load.strict:  # at a lower level a topic that becomes strict is in doubt for its first second
+            # At a lower level no message replaces another, and a topic that becomes strict is in doubt for a second.
+            if self.load.strict or self.load.wishes:
                 await self.cluster.wait_raised()
             self._open = stack.pop_all()
         return self
@@ -195,6 +199,7 @@ class LiveRun:
             await strikes
             if self._disk_faults is not None:
                 await self._disk_faults.heal()
+            self.workload.healed()
             self._say("waiting for what is outstanding")
             if not await load:
                 self._unfinished.append("the load did not come to its end: see L")

@@ -22,9 +22,13 @@ from chaos.check.engine.transfers import check_transfers
 from chaos.check.message.answers import check_answers
 from chaos.check.message.duplicates import check_duplicates
 from chaos.check.message.ids import check_ids
+from chaos.check.message.keys import check_keys
 from chaos.check.message.linear import check_linear
 from chaos.check.message.lost import check_lost
+from chaos.check.message.many_moves import check_many_moves
+from chaos.check.message.operations import check_operations
 from chaos.check.message.unscheduled import check_unscheduled
+from chaos.check.message.whole_batches import check_whole_batches
 from chaos.check.message.window import check_window
 from chaos.history.bounds import Bounds, Windows
 from chaos.history.event import Event, Fault, HandedOver, Led, Transferred
@@ -34,14 +38,23 @@ from chaos.load.webhooks import LEASE_MORE_MS, Name, account
 from chaos.plan.fault_plan import kinds_of
 from chaos.plan.load_plan import Plan
 
+#: No leader, whose clock the others bound, leases a message that is due so much later.
+LEASE_AHEAD_MS: Final = 8_000
 #: Two nodes' clocks may each be 500 ms off the truth, slewed (docs/guarantees.md). Every kind of fault excuses checks
 #: of time, until it is over and the service has had time to come back.
 BOUNDS: Final = Bounds(
-    skew_ms=1_050, window_ms=5_000, on_time_ms=500, lasting=frozenset(kinds_of("live")), fault_ends_term=False
+    skew_ms=1_050,
+    window_ms=5_000,
+    on_time_ms=500,
+    lasting=frozenset(kinds_of("live")),
+    fault_ends_term=False,
+    lease_ahead_ms=LEASE_AHEAD_MS,
 )
 #: Bounds for faults that come one after the other. They excuse little. The kinds named here excuse nothing: clients
 #: should not notice such a fault at all, or the service has to bear it.
-ONE_BY_ONE: Final = Bounds(excuse_nothing=frozenset({"slow", "jump", "drift", "transfer", "replace"}))
+ONE_BY_ONE: Final = Bounds(
+    excuse_nothing=frozenset({"slow", "jump", "drift", "transfer", "replace"}), lease_ahead_ms=LEASE_AHEAD_MS
+)
 #: The kernel keeps written files this long before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
 #: The longest time after a power cut for which a receiver on a busy machine reads pushes that were sent before it. Such
@@ -66,6 +79,10 @@ _CHECKERS: Final[tuple[Checker, ...]] = (
     check_linear,
     check_alive,
     check_answers,
+    check_operations,
+    check_many_moves,
+    check_keys,
+    check_whole_batches,
 )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from api.port.timestamp import parse_time
 from chaos.client.caller import Caller, every_node
-from chaos.client.client import Account, Many, Offer, Placed, Sums, View, account_of, sums_of
+from chaos.client.client import Account, Many, Offer, Placed, Sums, Verb, View, Wish, WishAnswer, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal, refused
 from cli.local.local_nodes import LocalNode
 from hourwheel.core.problem import read_problem
@@ -77,7 +77,7 @@ def _cancelled(payload: bytes) -> CancelResult:
 
 def _many(payload: bytes) -> Many:
     document = _JSON.decode(payload)
-    return Many(document["id"], document["state"] == "done", document["changed"])
+    return Many(document["id"], document["state"] == "done", document["changed"], document["skipped"]["leased"])
 
 
 class HttpClient:
@@ -111,6 +111,8 @@ class HttpClient:
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
         """See `Client.schedule`. One offer goes to `/v1/messages`, several go to `/v1/messages/batch`."""
+        if offers[0].once:
+            return [await self._once(offer) for offer in offers]
         single = len(offers) == 1
         path, kind = ("", "application/json") if single else ("/batch", "application/x-ndjson")
         payload = b"\n".join(msgspec.json.encode(_document(offer)) for offer in offers)
@@ -122,6 +124,34 @@ class HttpClient:
         if len(outcome.value) != len(offers):
             return [Outcome("unknown")] * len(offers)
         return [of_line(line) for line in outcome.value]
+
+    async def _once(self, offer: Offer) -> Outcome[Placed]:
+        headers = {"Idempotency-Key": f"once {offer.number}"}
+        outcome = await self._ask("POST", "/v1/messages", _JSON.decode, json=_document(offer), headers=headers)
+        return outcome.read(lambda found: of_line(found).result)
+
+    async def schedule_all(self, offers: Sequence[Offer], taken: Offer | None) -> Outcome[Sequence[Placed]]:
+        """See `Client.schedule_all`."""
+        documents = [_document(offer) for offer in offers]
+        if taken is not None:
+            documents[-1]["key"] = _document(taken)["key"]
+        outcome = await self._ask(
+            "POST",
+            "/v1/messages/batch?atomic=true",
+            _JSON.decode_lines,
+            data=b"\n".join(map(msgspec.json.encode, documents)),
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        return outcome.read(lambda lines: [of_line(line).result for line in lines])
+
+    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
+        """See `Client.wish`."""
+        document = _document(Offer(wish.number, wish.topic, wish.due_ms, keyed=False)) | {"key": wish.key}
+        if wish.extends:
+            document |= {"on_conflict": "extend", "extend": {"max_wait": wish.max_wait_ms, "body": "first"}}
+        else:
+            document["on_conflict"] = "replace"
+        return (await self._ask("POST", "/v1/messages", _JSON.decode, json=document)).read(_wish_answer)
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """See `Client.pull`."""
@@ -150,16 +180,21 @@ class HttpClient:
         """See `Client.cancel`."""
         return await self._ask("DELETE", f"/v1/messages/{message_id}", _cancelled)
 
-    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+    async def change_many(
+        self, kind: str, topic: str, window: range, by_ms: int | None, rate: int | None
+    ) -> Outcome[Many]:
         """See `Client.change_many`. It is waited for a second."""
         wish: dict[str, Any] = {"kind": kind, "topic": topic, "from": window.start, "to": window.stop}
-        if by_ms is not None:
-            wish["by"] = by_ms
+        wish |= {name: value for name, value in (("by", by_ms), ("rate", rate)) if value is not None}
         return await self._ask("POST", "/v1/operations", _many, 1.0, json=wish)
 
     async def operation(self, name: str) -> Outcome[Many]:
         """See `Client.operation`."""
         return await self._ask("GET", f"/v1/operations/{name}", _many)
+
+    async def change_operation(self, name: str, verb: Verb) -> Outcome[Many]:
+        """See `Client.change_operation`."""
+        return await self._ask("POST", f"/v1/operations/{name}/{verb}", _many)
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """See `Client.reschedule`."""
@@ -209,7 +244,7 @@ def caller_of(
 def of_line(line: dict[str, Any]) -> Outcome[Placed]:
     """Return the outcome of one message, from the body of a 201, from a line of a batch's answer, or from a problem."""
     if line.get("id") and line.get("due"):
-        return Outcome("ok", Placed(line["id"], parse_time(line["due"])))
+        return Outcome("ok", Placed(line["id"], parse_time(line["due"]), line.get("replayed", False)))
     code = line.get("error", line).get("code", "")
     return refusal(code) if code else Outcome("unknown")
 
@@ -218,6 +253,14 @@ def _document(offer: Offer) -> dict[str, object]:
     """Return the fields of a message in a request. They are the same for every try."""
     fields: dict[str, object] = {"topic": offer.topic, "body": offer.number, "deliver_at": offer.asked_due_ms}
     return fields | {"key": f"k{offer.number}"} if offer.keyed else fields
+
+
+def _wish_answer(found: dict[str, Any]) -> WishAnswer:
+    placed, before = of_line(found).result, found.get("previous")
+    if before is None:
+        return WishAnswer(placed.id, placed.due_ms, found["outcome"])
+    previous = (before["id"], before["prior"], before["attempts_made"], found["revision"])
+    return WishAnswer(placed.id, placed.due_ms, found["outcome"], *previous)
 
 
 def _delivery(found: dict[str, Any]) -> Delivery:

@@ -8,15 +8,21 @@ lost, and the checkers say so.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import aiohttp
 
 from chaos.client.account import Accounts
-from chaos.client.caller import every_node
+from chaos.client.caller import Caller, every_node
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer, ConsumerBehaviour, Fate
-from chaos.history.event import Answered, Cancelled, Event, HandedOver, Rescheduled
+from chaos.client.many import ManyOperations, Windows
+from chaos.client.many_cancels import ManyCancels
+from chaos.client.many_moves import ManyMoves
+from chaos.client.whole_batches import WholeBatches
+from chaos.client.wishes import Wishes
+from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, Rescheduled
 from chaos.history.history import History
 from chaos.load.client import HttpClient, Tasks, caller_of, session
 from chaos.load.producer import Producer
@@ -34,6 +40,16 @@ AGAIN_S: Final = 0.05
 BEAT_S: Final = 0.05
 #: A change aims this much earlier after one that came too late.
 AIM_MS: Final = 5
+#: The numbers of the messages in topics of sets begin here.
+SET_NUMBERS: Final = 1 << 26
+#: The average time between two operations of a kind.
+SETS_EVERY_S: Final = 3.0
+#: Their windows. The checkers are sure of messages that are due in more than 8 s (`lease_ahead_ms`).
+SET_WINDOWS: Final[Windows] = (
+    ((-500, 500, 200, 2_000), 1),
+    ((500, 4_000, 2_000, 6_000), 2),
+    ((6_000, 9_000, 4_000, 9_000), 3),
+)
 #: After a cancel or a reschedule, one in this many messages is asked for by GET.
 LOOKED: Final = 4
 
@@ -62,7 +78,7 @@ class Outstanding:
                 if event.number not in self._over:
                     self._left.add(event.number)
                     self._none_left.clear()
-            case HandedOver(taken=True) | Cancelled(outcome="cancelled" | "unknown"):
+            case HandedOver(taken=True) | Cancelled(outcome="cancelled" | "unknown") | Gone():
                 self._over.add(event.number)
                 self._left.discard(event.number)
                 if not self._left:
@@ -117,23 +133,37 @@ class Workload:
         self.nodes, self.plan, self.history, self._is_member = list(nodes), plan, history, is_member
         self.outstanding = Outstanding(history)
         self.webhooks = Webhooks(plan, history, host)
-        self._producer = Producer(self.nodes, plan, history, is_member)
+        self._producers = [Producer(self.nodes, plan, history, is_member)]
+        if plan.sets:
+            few = replace(plan, rate=plan.sets_rate, batch=2, delay_ms=plan.sets_delay_ms, due_together_ms=1)
+            first = SET_NUMBERS
+            self._producers.append(Producer(self.nodes, few, history, is_member, topics=plan.set_topics, first=first))
         self._consumers: list[Consumer] = []
+        self._many: list[ManyOperations] = []
+        self._beside: list[Wishes | WholeBatches | ManyOperations] = []
+        self._healed = asyncio.Event()
 
     def stop(self) -> None:
         """Stop offering. `run` still waits until no message is outstanding."""
-        self._producer.stop()
+        for producer in self._producers:
+            producer.stop()
+
+    def healed(self) -> None:
+        """Note that all faults are healed. Without it `run` does not end if the plan has `sets`, because it asks then
+        what became of operations of unknown outcome."""
+        self._healed.set()
 
     async def run(self) -> bool:
         """Create the topics, offer all messages and consume them. Return False if messages were outstanding at the
         end."""
         plan = self.plan
         pulled = {"mode": "pull", "lease": plan.lease_ms, "handover": plan.handover}
-        await configure(self.nodes, plan.topic, pulled, plan.request_s)
+        for topic in (plan.topic, *plan.set_topics):
+            await configure(self.nodes, topic, pulled, plan.request_s)
         if plan.push_share:
             await configure(self.nodes, plan.push_topic, self.webhooks.topic(), plan.request_s)
         async with self.consuming():
-            await self._producer.run()
+            await asyncio.gather(*(producer.run() for producer in self._producers))
             return await self.drain()
 
     @contextlib.asynccontextmanager
@@ -147,12 +177,16 @@ class Workload:
             asyncio.TaskGroup() as group,
         ):
             tasks = Tasks(group)
-            caller = caller_of(self.nodes, http, tasks, f"{plan.seed}/load", self._is_member)
+
+            def caller_named(name: str) -> Caller[HttpClient]:
+                return caller_of(self.nodes, http, tasks, f"{plan.seed}/{name}", self._is_member)
+
+            caller = caller_named("load")
             for node in self.nodes:
-                for number in range(plan.consumers_per_node):
+                for number, topic in enumerate([plan.topic] * plan.consumers_per_node + list(plan.set_topics)):
                     poll = await polls.enter_async_context(session(plan.request_s, connections=1))
                     client, name = HttpClient(node, poll), f"{node.node_id}/{number}"
-                    self._consumers.append(Consumer(client, caller, self.history, plan.topic, behaviour(plan), name))
+                    self._consumers.append(Consumer(client, caller, self.history, topic, behaviour(plan), name))
                     tasks.start(self._consumers[-1].run())
             changes = Changes(plan.cancel_share, plan.reschedule_share, plan.reschedule_ms, aim_ms=AIM_MS)
             changer, accounts = Changer(caller, self.history, changes), Accounts(caller, self.history)
@@ -162,16 +196,50 @@ class Workload:
                     tasks.start(accounts.look(event))
 
             self.history.listen(look)
+            self._begin_beside(caller_named, changer)
             try:
                 yield
             finally:
                 changer.end()
                 tasks.cancel()
 
+    def _begin_beside(self, caller_named: Callable[[str], Caller[HttpClient]], changer: Changer) -> None:
+        """Begin the wishes, the atomic batches and the operations of the plan."""
+        plan, history = self.plan, self.history
+        topics = (plan.topic, plan.push_topic) if plan.push_share else (plan.topic,)
+        changer.others_move = plan.wishes or plan.sets > 0
+        if plan.wishes:
+            strict = topics if plan.strict else ()
+            self._beside.append(Wishes(caller_named("wishes"), history, topics, strict))
+            self._beside.append(WholeBatches(caller_named("batches"), history, topics, strict))
+        if plan.sets:
+            self._many.append(ManyCancels(caller_named("cancels"), history, plan.set_topics, SETS_EVERY_S))
+            self._many.append(ManyMoves(caller_named("moves"), history, plan.set_topics, SETS_EVERY_S))
+        for many in self._many:
+            many.windows, many.meanwhile = SET_WINDOWS, (changer.cancel, changer.move)
+        self._beside += self._many
+        for each in self._beside:
+            each.begin()
+
+    async def _end_beside(self) -> None:
+        """Return when the wishes, batches and operations have their outcomes, and all messages of sets were asked
+        about."""
+        for each in self._beside:
+            each.end()
+        for each in self._beside:
+            await each.answered()
+        if self._many:
+            await self._healed.wait()
+        for many in self._many:
+            many.finish()
+        for many in self._many:
+            await many.answered()
+
     async def drain(self) -> bool:
         """Wait until nothing is outstanding and all acks are answered. False if `drain_s` went by first."""
         try:
             async with asyncio.timeout(self.plan.drain_s):
+                await self._end_beside()
                 await self.outstanding.none_left()
                 for consumer in self._consumers:
                     await consumer.answered()

@@ -23,6 +23,8 @@ STORMS_MIN, STORMS_MAX = 1, 3
 BACKUP_SHARE: Final = 0.25
 #: The moment of the backup: between these shares of the load's length.
 BACKUP_AT: Final = (0.2, 0.9)
+#: So many kills of the leader that has just proposed a request, from a random number of its own for each seed.
+REQUEST_KILLS: Final = (2, 5)
 #: Storms as lines of a plan, their moments counted from the storm's begin. A, B and C are three drawn nodes.
 STORMS: Final = (
     ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill what=any"),
@@ -43,17 +45,27 @@ STORMS: Final = (
 
 
 def with_asks(plan: FaultPlan) -> FaultPlan:
-    """This plan with clocks that differ (`skew`), with some of STORMS, and perhaps with a backup. A plan with older
-    builds is returned unchanged, because these builds still give the untrue answers. So is a plan with a crowd, because
-    a crowd alone makes a run slow."""
+    """This plan with clocks that differ (`skew`), some of STORMS and kills in the middle of requests. Perhaps it has a
+    backup. A plan with older builds is returned unchanged, because these builds still give the untrue answers. So is a
+    plan with a crowd, because a crowd alone makes a run slow."""
     if plan.older or plan.crowd:
         return plan
     chance = random.Random(f"asks {plan.seed}")
     drawn = [_storm(chance, plan) for _ in range(chance.randint(STORMS_MIN, STORMS_MAX))]
-    faults = sorted((*plan.faults, *(fault for storm in drawn for fault in storm)), key=lambda fault: fault.at_s)
+    more = [*(fault for storm in drawn for fault in storm), *_request_kills(plan)]
+    faults = sorted((*plan.faults, *more), key=lambda fault: fault.at_s)
     wrong = any(fault.kind in ("jump", "drift") for fault in faults)
     skew = SKEW_BESIDE_WRONG_MS if wrong else SKEW_MS
     return replace(plan, faults=tuple(faults), skew=skew, backup=_backup(plan))
+
+
+def _request_kills(plan: FaultPlan) -> list[Fault]:
+    chance = random.Random(f"requests {plan.seed}")
+    moments = [
+        chance.uniform(FIRST_S, max(FIRST_S, plan.seconds - LAST_S)) for _ in range(chance.randint(*REQUEST_KILLS))
+    ]
+    lines = "\n".join(f"{at_s:.3f} catch leader for=0.5 how=kill what=request" for at_s in moments)
+    return list(FaultPlan.parse(f"plan seed=0 nodes=3 seconds={plan.seconds}\n{lines}").faults)
 
 
 def _backup(plan: FaultPlan) -> float:

@@ -146,8 +146,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "drain": Kind("node", "drained by an operator, and back after `for`", parties=("simulator",), drawn=False),
     "catch": Kind(
         "node",
-        "killed, or without power, a moment after it next hands over any message, or a new one; started again",
-        words={"how": ("kill", "power"), "what": ("any", "new")},
+        "killed, or without power, a moment after it next hands over any message, or a new one, or after it next "
+        "proposes a wish, an atomic batch or an operation; started again",
+        words={"how": ("kill", "power"), "what": ("any", "new", "request")},
         parties=("simulator",),
         drawn=False,
     ),

@@ -15,6 +15,11 @@ class Plan:
     delay_ms: tuple[int, int] = (200, 2_000)  # due this long after the offer, uniform, ends included
     due_together_ms: int = 1  # due times are rounded up to multiples of this, for fewer and larger hand-overs
     keyed_share: float = 0.5  # of the requests: with keys, so repeated after an unknown outcome
+    once_share: float = 0.0  # of the others: each message under an `Idempotency-Key`
+    wishes: bool = False  # beside: replaces and extends under a few keys, and atomic batches
+    sets: int = 0  # so many topics beside, in which operations change many messages
+    sets_rate: float = 30.0  # messages a second in these topics together
+    sets_delay_ms: tuple[int, int] = (200, 20_000)  # of these messages
     cancel_share: float = 0.0  # of the acknowledged messages, cancelled around their due time
     reschedule_share: float = 0.0  # of the acknowledged messages, moved around their due time by reschedule_ms
     reschedule_ms: int = 1_500
@@ -43,6 +48,11 @@ class Plan:
     def push_topic(self) -> str:
         """The name of the topic with push."""
         return f"{self.topic}-push"
+
+    @property
+    def set_topics(self) -> tuple[str, ...]:
+        """The names of the topics in which operations change many messages."""
+        return tuple(f"{self.topic}-set-{number}" for number in range(self.sets))
 
     @property
     def handover(self) -> str:

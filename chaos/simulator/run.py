@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from chaos.history.event import (
     Held,
 )
 from chaos.history.history import History
-from chaos.history.verdict import Verdict
+from chaos.history.totals import totals_of
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.build.mutant import Patch, patched
 from chaos.simulator.faults.door_probe import DoorProbe
@@ -55,8 +55,10 @@ from chaos.simulator.load.consumer import consumer
 from chaos.simulator.load.crowd import TURN_S, Crowd, CrowdShape, crowd_of
 from chaos.simulator.load.load import DEAD, IDLE, PULL, STRICT_PULL, Producer, Shape, shape_of, topic_settings
 from chaos.simulator.load.probe import Probe
+from chaos.simulator.load.proposal_probe import ProposalProbe
 from chaos.simulator.load.targets import Targets
 from chaos.simulator.restorer import Restorer
+from chaos.simulator.result import Run
 from chaos.simulator.world.world import World
 from node.group.group import Group
 from node.node import Node
@@ -82,6 +84,8 @@ QUIET_S: Final = 2.0
 #: of hours take longer.
 LEVEL_S: Final = 30.0
 LEVEL_CROWD_S: Final = 150.0
+#: Right clocks differ by less than this, and strict pushes are leased ahead by less.
+LEASE_AHEAD_MS: Final = 3_000
 #: Steps with this charge or more are recorded.
 TOLD_S: Final = 0.005
 
@@ -98,35 +102,6 @@ def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
 
 
-@dataclass
-class Run:
-    """The result of a run. `wrong` are violations that no checker reports, such as a step of the run that did not come
-    to its end."""
-
-    plan: FaultPlan
-    verdicts: list[Verdict]
-    fired: Counter[str]
-    passed: Counter[str]
-    hand_overs: int
-    changes: int
-    counts: bool
-    trace: str
-    simulated_s: float
-    took_s: float  # seconds of one core
-    wrong: list[str] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
-
-    @property
-    def broken(self) -> list[str]:
-        """All violations, as lines."""
-        return self.wrong + [verdict.describe() for verdict in self.verdicts if not verdict.holds]
-
-    @property
-    def promises(self) -> set[str]:
-        """The names of the broken promises."""
-        return {verdict.promise for verdict in self.verdicts if not verdict.holds} | ({"end"} if self.wrong else set())
-
-
 class Running:
     """The parts of one run: its world, history, faults, clients and observers. `run` carries the run out."""
 
@@ -135,7 +110,8 @@ class Running:
         self.history = History(now=self._now)
         self.probe = Probe(world, self.history)
         self.upgrade = Upgrade(world, self.history, plan.older)
-        self._watches = (self.probe.watch, DoorProbe(self.history).watch, self.upgrade.watch)
+        door, proposals = DoorProbe(self.history), ProposalProbe(self.history)
+        self._watches = (self.probe.watch, door.watch, self.upgrade.watch, proposals.watch)
         world.on_group, world.on_held = self._watch, self._held
         self.nemesis = Nemesis(world, self.history, plan, self.upgrade)
         self.targets = Targets(world, self.history, self.probe)
@@ -148,6 +124,9 @@ class Running:
         )
         self.changer.others_move = True
         self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
+        if self._asker:
+            for many in self.many:
+                many.meanwhile, many.to_each = (self.changer.cancel, self.changer.move), self._asker.wishes.again
         self._restorer = Restorer(world, self.history, plan, config_of(plan)) if plan.backup else None
         self.shape = shape
         self._crowd = Crowd(world, crowd) if crowd else None
@@ -356,7 +335,9 @@ def bounds_of(plan: FaultPlan, running: Running) -> Bounds:
     if running.nemesis.clocks.ahead_s:
         return ANY_TIME
     wrong = any(fault.kind in ("jump", "drift") for fault in plan.faults)
-    return replace(BOUNDS, clocks_right=plan.skew > 0 and not wrong)
+    if wrong or not plan.skew:
+        return BOUNDS
+    return replace(BOUNDS, clocks_right=True, lease_ahead_ms=LEASE_AHEAD_MS)
 
 
 def run_plan(
@@ -391,4 +372,5 @@ def run_plan(
             took_s=time.process_time() - began_s,
             wrong=wrong,
             log=list(world.log.lines),
+            totals=totals_of(history),
         )

@@ -17,10 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from chaos.history.totals import Totals
 from chaos.plan.draw import draw_plan
 from chaos.plan.draw_answers import with_asks
 from chaos.plan.fault_plan import FaultPlan, kinds_of
-from chaos.simulator.run import Run, run_plan
+from chaos.simulator.result import Run
+from chaos.simulator.run import run_plan
 from chaos.simulator.shrink import shrink_plan
 
 #: The newest log lines that are kept of a run that broke a promise.
@@ -43,6 +45,7 @@ class Tally:
     worked_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
+    totals: Totals = field(default_factory=Totals)
 
     def add(self, run: Run) -> None:
         """Add one run."""
@@ -53,6 +56,7 @@ class Tally:
         self.worked_s += run.took_s
         self.fired += run.fired
         self.passed += run.passed
+        self.totals.add(run.totals)
         if run.broken:
             self.failed.append(run.plan.seed)
         elif run.counts:
@@ -61,9 +65,11 @@ class Tally:
             self.not_counted.append(run.plan.seed)
 
     def lines(self) -> list[str]:
-        """Lines for people: how often each fault fired, and how sure the runs are that no promise breaks."""
+        """Lines for people: how often each fault fired, what the runs met, and how sure they are that no promise
+        breaks."""
         lines = ["fault         fired  passed over"]
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
+        lines += self.totals.lines()
         lines.append(
             f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} deliveries, {self.changes} changes of "
             f"leader, {self.fired.total()} faults of {len(self.fired)} kinds"

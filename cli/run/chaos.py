@@ -23,7 +23,7 @@ from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from chaos.plan.fault_plan import FaultPlan, Party
-    from chaos.simulator.run import Run
+    from chaos.simulator.result import Run
 
 
 #: A shorter run leaves no room for faults.

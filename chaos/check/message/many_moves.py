@@ -9,13 +9,16 @@ time, which right clocks bound.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from chaos.check.message.operations import NEVER, SURE_MS
+from chaos.check.message.operations import NEVER, is_far
 from chaos.history.bounds import Bounds
 from chaos.history.event import MANY, Answered, Begun, HandedOver, ManyMoved, Nacked, Rescheduled, Standing
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
+#: Right clocks differ by less than this.
+CLOCKS_MS: Final = 3_000
 OPEN = ("scheduled", "ready")
 
 
@@ -43,7 +46,7 @@ def check_many_moves(history: History, bounds: Bounds) -> Verdict:
                 continue
             strict = offered[standing.number].strict
             idle = bool(begun_ms) and begun_ms.get(answer.message_id, NEVER) > operation.mono_ms and not strict
-            far = bounds.clocks_right and answer.due_ms >= operation.wall_ms + SURE_MS
+            far = is_far(answer, operation, bounds)
             later = answer.sent_mono_ms > operation.mono_ms
             if answer.due_ms not in range(operation.from_ms, operation.to_ms) or later:
                 outside += 1
@@ -73,7 +76,7 @@ def _wrong(operation: ManyMoved, answer: Answered, standing: Standing, bounds: B
     if standing.due_ms < wanted_ms or (operation.kind == "release" and standing.due_ms == answer.due_ms):
         yield told
     elif bounds.clocks_right and standing.due_ms != wanted_ms:
-        from_ms, until_ms = operation.asked_wall_ms - SURE_MS, standing.wall_ms + SURE_MS
+        from_ms, until_ms = operation.asked_wall_ms - CLOCKS_MS, standing.wall_ms + CLOCKS_MS
         if not from_ms <= standing.due_ms <= until_ms:
             yield f"{told}, which is neither the wanted time nor that of the operation"
 

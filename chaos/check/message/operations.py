@@ -3,19 +3,27 @@
 That nothing of a set is delivered after the answer is judged like any cancel (unscheduled.py, linear.py). Messages that
 were never delivered, moved or cancelled alone have one due time. So it is sure if they match, unless a lease may have
 come first. The simulator sees each hand-over that a node begins. Elsewhere a message is not leased if it is due later
-than the answer by more than clocks differ. Strict pushes are leased ahead, and then they are not sure.
+than the answer by more than `lease_ahead_ms` (history/bounds.py). Strict pushes are leased ahead, and then they are not
+sure.
 """
 
 from typing import Final
 
 from chaos.history.bounds import Bounds
-from chaos.history.event import Answered, Begun, Cancelled, Gone, HandedOver, ManyCancelled, Nacked, Rescheduled
+from chaos.history.event import (
+    Answered,
+    Begun,
+    Cancelled,
+    Gone,
+    HandedOver,
+    ManyCancelled,
+    ManyMoved,
+    Nacked,
+    Rescheduled,
+)
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
-#: A message that is due later than this after the answer cannot have been leased before it. Right clocks differ
-#: by less, and strict pushes are leased ahead by less.
-SURE_MS: Final = 3_000
 NEVER: Final = float("inf")
 
 
@@ -47,7 +55,7 @@ def check_operations(history: History, bounds: Bounds) -> Verdict:
         if operation.outcome != "begun" or operation.changed < 0:
             continue
         for answer in by_topic.get(operation.topic, ()):
-            far = bounds.clocks_right and answer.due_ms >= operation.wall_ms + SURE_MS
+            far = is_far(answer, operation, bounds)
             idle = begun_ms.get(answer.message_id, NEVER) > operation.mono_ms and not offered[answer.number].strict
             there = answer.wall_ms < operation.asked_wall_ms and answer.due_ms in window
             still = touched_ms.get(answer.number, NEVER) > operation.mono_ms
@@ -63,6 +71,11 @@ def check_operations(history: History, bounds: Bounds) -> Verdict:
         "wrong": len(faults),
     }
     return Verdict("operations", figure, faults)
+
+
+def is_far(answer: Answered, operation: ManyCancelled | ManyMoved, bounds: Bounds) -> bool:
+    """True if a message was due too late to have been leased before the answer to the operation."""
+    return bounds.lease_ahead_ms is not None and answer.due_ms >= operation.wall_ms + bounds.lease_ahead_ms
 
 
 def _touched_ms(history: History) -> dict[int, float]:

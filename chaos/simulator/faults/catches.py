@@ -1,5 +1,6 @@
-"""Faults of the kind `catch`. They wait until their node begins a hand-over, and end the node within WITHIN_S after
-that. At that moment no other node may know of the hand-over."""
+"""Faults of the kind `catch`. They wait until their node begins a hand-over, or proposes a request, and end the node
+within WITHIN_S or PROPOSED_S after that. At that moment no other node may know of the hand-over, and the request may be
+committed, answered, or neither."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from chaos.history.event import Answered, Begun, Event
+from chaos.history.event import Answered, Begun, Event, Proposal
 from chaos.history.history import History
 from chaos.plan.fault_plan import Fault
 from chaos.simulator.world.world import World
 
 WITHIN_S: Final = 0.05
+PROPOSED_S: Final = 0.004
 #: A message is new for this long after it was acknowledged.
 NEW_MS: Final = 300
 
@@ -32,8 +34,8 @@ class Catches:
         history.listen(self._see)
 
     def wait(self, node_id: str, fault: Fault) -> None:
-        """Let this fault wait until the node begins a hand-over. The fault's argument `what` says of which: of any
-        message, or of one that was acknowledged within NEW_MS."""
+        """Let this fault wait for what its argument `what` says. The node begins a hand-over of any message, or of one
+        that was acknowledged within NEW_MS, or it proposes a request."""
         self._waiting[node_id] = fault
 
     def end(self) -> None:
@@ -43,10 +45,16 @@ class Catches:
     def _see(self, event: Event) -> None:
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             self._old[event.message_id] = event.mono_ms
-        if not isinstance(event, Begun) or (fault := self._waiting.get(event.node)) is None:
+        if not isinstance(event, Begun | Proposal) or (fault := self._waiting.get(event.node)) is None:
             return
-        if fault.word("what") == "any" or event.mono_ms < self._old.get(event.message_id, event.mono_ms) + NEW_MS:
+        if self._is_meant(event, fault.word("what")):
             del self._waiting[event.node]
             strike = self._strikes[fault.word("how")]
             hit = replace(fault, target=event.node, arguments=(("unsynced", "lost"),))
-            self._world.after(WITHIN_S * self._chance.random(), strike, hit)
+            within_s = PROPOSED_S if isinstance(event, Proposal) else WITHIN_S
+            self._world.after(within_s * self._chance.random(), strike, hit)
+
+    def _is_meant(self, event: Begun | Proposal, what: str) -> bool:
+        if isinstance(event, Proposal) or what == "request":
+            return isinstance(event, Proposal) and what == "request"
+        return what == "any" or event.mono_ms < self._old.get(event.message_id, event.mono_ms) + NEW_MS

@@ -18,7 +18,7 @@ from typing import Any, Final
 from api.port.leadership import TransferResult
 from api.port.port import ANONYMOUS
 from chaos.client.outcome import Outcome
-from chaos.history.event import Crashed, Fault, Transferred
+from chaos.history.event import Crashed, Fault, ProcessEnded, Transferred
 from chaos.history.history import History
 from chaos.plan.fault_plan import Fault as PlannedFault
 from chaos.plan.fault_plan import FaultPlan
@@ -262,8 +262,9 @@ class Nemesis:
 
         A crash becomes a power cut. A node that refuses files with a flipped bit gets an empty disk.
         """
-        process = self._world.processes[end.node]
-        error = end.error
+        process, error = self._world.processes[end.node], end.error
+        if end.how != "stop":
+            self._history.record(ProcessEnded(**self._history.stamp(), node=end.node))
         if end.how == "crash":  # not now: the crash is in the middle of a callback of the process
             self._world.after(0.0, self._lose_power, process)
         self._strangers.leave()

@@ -17,6 +17,8 @@ from api.port.queries import OperationIn
 from chaos.client.account import Accounts
 from chaos.client.changer import AROUND_MS, Changer
 from chaos.client.client import Many, Offer
+from chaos.client.whole_batches import WholeBatches
+from chaos.client.wishes import Wishes
 from chaos.history.event import (
     Answered,
     Begun,
@@ -33,10 +35,8 @@ from chaos.history.event import (
 from chaos.history.history import History
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.load.client import TIMEOUT_S, caller_of, request_of
-from chaos.simulator.load.load import IDLE, POISON
+from chaos.simulator.load.load import IDLE, POISON, PULL, PUSH, STRICT, STRICT_PULL, STRICT_PUSH
 from chaos.simulator.load.tally import Tally
-from chaos.simulator.load.whole_batches import WholeBatches
-from chaos.simulator.load.wishes import Wishes
 from chaos.simulator.world.world import World
 from storage.format.schedule_status import KEPT
 
@@ -101,8 +101,10 @@ class Asker:
         self._waiting: set[int] = set()
         self._redrives_from_s = 0.0
         self._tally = Tally(world, history)
-        self.wishes = Wishes(world, history)
-        self.batches = WholeBatches(world, history)
+        topics = (PULL, PUSH, STRICT_PULL, POISON, STRICT_PUSH)
+        self.wishes = Wishes(caller_of(world, "wishes"), history, topics, STRICT)
+        batches = caller_of(world, "whole batches")
+        self.batches = WholeBatches(batches, history, topics, STRICT, lambda: world.leaps)
         self._over = True
         # Where all clocks jump together, the retention of a key may pass: then the request would make another message.
         self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)

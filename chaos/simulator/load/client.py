@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from api.port.forward import RequestKey
 from api.port.ledger import LedgerQuery, MessageLedger
 from api.port.message import MessageView
@@ -13,19 +15,21 @@ from api.port.port import (
     ANONYMOUS,
     CancelResult,
     Delivery,
+    Extend,
     MessageIn,
     Port,
     PullIn,
     RescheduleResult,
+    ScheduledOne,
     ScheduleResult,
 )
 from api.port.queries import OperationIn, OperationView
 from chaos.client.caller import Caller
-from chaos.client.client import Account, Many, Offer, Placed, Sums, View, account_of, sums_of
+from chaos.client.client import Account, Many, Offer, Placed, Sums, Verb, View, Wish, WishAnswer, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.world.client import Client
 from chaos.simulator.world.world import World
-from storage.format.schedule_status import CONFLICT, FAILED
+from storage.format.schedule_status import CONFLICT, FAILED, OUTCOMES, REPLAYED
 
 T = TypeVar("T")
 
@@ -118,7 +122,35 @@ class PortClient:
         mark = hashlib.blake2b(message.body, digest_size=16).digest()
         key = RequestKey(f"once {offer.number}", mark)
         outcome = await self.call(lambda port: port.keyed(key).schedule_one(message, ANONYMOUS), "once")
-        return outcome.read(lambda placed: Placed(placed.id, placed.due_ms))
+        return outcome.read(lambda placed: Placed(placed.id, placed.due_ms, key.replayed))
+
+    async def schedule_all(self, offers: Sequence[Offer], taken: Offer | None) -> Outcome[Sequence[Placed]]:
+        """See chaos.client.client.Client."""
+        messages = [request_of(offer) for offer in offers]
+        if taken is not None:
+            mark = hashlib.blake2b(messages[-1].body, digest_size=16).digest()
+            messages[-1] = replace(messages[-1], key=request_of(taken).key, fingerprint=mark)
+        outcome = await self.call(lambda port: port.schedule_all(messages, ANONYMOUS), "atomic")
+        if outcome.value is None:
+            return Outcome(outcome.kind, None, outcome.code)
+        if {FAILED, CONFLICT} & {*outcome.value.status.tolist()}:
+            return Outcome("refused", None, "invalid-field")  # the whole batch, as over HTTP
+        return Outcome("ok", [_of_row(outcome.value, row).result for row in range(len(offers))])
+
+    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
+        """See chaos.client.client.Client."""
+        body = str(wish.number).encode()
+        message = MessageIn(
+            wish.topic,
+            body,
+            due_ms=wish.due_ms,
+            key=wish.key,
+            on_conflict="extend" if wish.extends else "replace",
+            fingerprint=hashlib.blake2b(body, digest_size=16).digest(),
+            extend=Extend(wish.max_wait_ms, due_only=True) if wish.extends else None,
+        )
+        outcome = await self.call(lambda port: port.schedule_one(message, ANONYMOUS), str(message.on_conflict))
+        return outcome.read(_wish_answer)
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """Make a long poll: take up to `most` messages, and wait up to `wait_ms` for the first."""
@@ -147,10 +179,12 @@ class PortClient:
         """Cancel a message."""
         return await self.call(lambda port: port.cancel(message_id, if_match=None, principal=ANONYMOUS), "cancel")
 
-    async def change_many(self, kind: Any, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+    async def change_many(
+        self, kind: Any, topic: str, window: range, by_ms: int | None, rate: int | None
+    ) -> Outcome[Many]:
         """See chaos.client.client.Client."""
         wish = OperationIn(
-            kind=kind, topics=(topic,), from_ms=window.start, to_ms=window.stop, by_ms=by_ms, wait_s=0
+            kind=kind, topics=(topic,), from_ms=window.start, to_ms=window.stop, by_ms=by_ms, rate=rate, wait_s=0
         )  # fmt: skip
         return await self.begin(wish)
 
@@ -167,6 +201,11 @@ class PortClient:
     async def operation(self, name: str) -> Outcome[Many]:
         """See chaos.client.client.Client."""
         return (await self.call(lambda port: port.operation(name, principal=ANONYMOUS), "operation")).read(_many)
+
+    async def change_operation(self, name: str, verb: Verb) -> Outcome[Many]:
+        """See chaos.client.client.Client."""
+        outcome = await self.call(lambda port: port.change_operation(name, verb, principal=ANONYMOUS), verb)
+        return outcome.read(_many)
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Give a message another due time."""
@@ -217,11 +256,20 @@ def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
         return found if found.not_done else Outcome("unknown", None, found.code)
     if result.status[row] == CONFLICT:
         return Outcome("refused", None, "key-conflict")
-    return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row])))
+    replayed = bool(result.status[row] == REPLAYED)
+    return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row]), replayed))
+
+
+def _wish_answer(found: ScheduledOne) -> WishAnswer:
+    before = found.superseded
+    if before is None:
+        return WishAnswer(found.id, found.due_ms, OUTCOMES[found.status])
+    previous = (before.id, before.prior, before.attempts_made, before.revision)
+    return WishAnswer(found.id, found.due_ms, OUTCOMES[found.status], *previous)
 
 
 def _many(view: OperationView) -> Many:
-    return Many(view.id, view.matched is not None, view.changed)
+    return Many(view.id, view.matched is not None, view.changed, view.skipped["leased"])
 
 
 def _view(view: MessageView) -> View:

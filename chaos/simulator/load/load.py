@@ -32,6 +32,7 @@ ONCE_MAX: Final = 3
 
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
+STRICT: Final = (STRICT_PULL, STRICT_PUSH)
 #: A topic of runs with an asker. No consumer pulls it before the load ends.
 IDLE = "idle"
 
@@ -173,7 +174,7 @@ class Producer:
 
     def offer(self, offers: Sequence[Offer]) -> None:
         """Send one request with these offers."""
-        self._sender.offer(offers, (STRICT_PULL, STRICT_PUSH))
+        self._sender.offer(offers, STRICT)
         self._runner.start(self._send(offers))
 
     async def _send(self, offers: Sequence[Offer]) -> None:

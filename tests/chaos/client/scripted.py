@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
-from chaos.client.client import Account, Many, Offer, Placed, Sums, View
+from chaos.client.client import Account, Many, Offer, Placed, Sums, Verb, View, Wish, WishAnswer
 from chaos.client.outcome import Outcome
 from chaos.history.history import History
 from tests.virtual_time import passes
@@ -63,7 +63,21 @@ class ScriptedClient:
         """Not asked here."""
         raise NotImplementedError
 
-    async def change_many(self, kind: str, topic: str, window: range, by_ms: int | None) -> Outcome[Many]:
+    async def change_many(
+        self, kind: str, topic: str, window: range, by_ms: int | None, rate: int | None
+    ) -> Outcome[Many]:
+        """Not asked here."""
+        raise NotImplementedError
+
+    async def schedule_all(self, offers: Sequence[Offer], taken: Offer | None) -> Outcome[Sequence[Placed]]:
+        """Not asked here."""
+        raise NotImplementedError
+
+    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
+        """Not asked here."""
+        raise NotImplementedError
+
+    async def change_operation(self, name: str, verb: Verb) -> Outcome[Many]:
         """Not asked here."""
         raise NotImplementedError
 

@@ -46,6 +46,10 @@ def test_a_minute_of_everything(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-3_000:]
     verdict = json.loads((out / "verdict.json").read_text())
     assert verdict["violations"] == 0
+    figures = {each["promise"]: each["figure"] for each in verdict["verdicts"]}
+    assert figures["operations"]["begun"] + figures["many_moves"]["begun"] > 5
+    assert figures["keys"]["replaced"] > 10
+    assert figures["whole_batches"]["written"] > 20
     planned = {fault.kind for fault in FaultPlan.parse(PLAN).faults}
     shown = set(verdict["fired"])
     unshown = {line.partition(":")[0] for line in verdict["not_shown"] if "not in the plan" not in line}

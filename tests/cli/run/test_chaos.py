@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator import seeds
 from chaos.simulator.build.mutant import planted
-from chaos.simulator.run import Run, run_plan
+from chaos.simulator.result import Run
+from chaos.simulator.run import run_plan
 from cli.main import main
 
 PLAN = "plan seed=1 nodes=3 seconds=10\n4 kill leader for=1\n6 full n1 for=1\n"

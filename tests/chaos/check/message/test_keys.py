@@ -6,7 +6,7 @@ import pytest
 
 from chaos.check.message.keys import check_keys
 from chaos.history.bounds import Bounds
-from chaos.history.event import Cancelled, Event, Wished
+from chaos.history.event import Begun, Cancelled, Event, Offered, Wished
 from chaos.history.history import History
 from tests.chaos.check.message.test_operations import gone
 from tests.chaos.history.planted import EPOCH_MS, at, hand_over
@@ -24,10 +24,14 @@ def wished(number: int, ms: int, outcome: str, id: int | None = None, previous: 
     )  # fmt: skip
 
 
+BEGUN = Begun(
+    **at(348), node="n1", message_id="id3", term=1, attempt=1, at_ms=EPOCH_MS + 348, asked_due_ms=0, pushed=False
+)
 GOOD: list[Event] = [
     wished(1, 100, "created", 1),
     wished(2, 200, "extended", 1, 1),
     wished(3, 300, "replaced", 3, 1),
+    BEGUN,
     hand_over(3, 350, 1),
     wished(4, 400, "created", 4),
 ]
@@ -70,3 +74,12 @@ def test_what_is_not_sure_is_not_judged() -> None:
         hand_over(4, 480, 1),
     ):
         assert told(other, created) == []
+
+
+def test_leases_that_nobody_sees_are_not_judged() -> None:
+    """A strict message is leased ahead, and real processes tell of no lease."""
+    created = wished(5, 500, "created", 5)
+    strict = Offered(**at(450), number=5, keyed=False, asked_due_ms=EPOCH_MS + 600, strict=True)
+    assert told(strict, created) == []
+    outside = [event for event in GOOD if event is not BEGUN]
+    assert check_keys(History([*outside, created]), Bounds()).faults == []

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from chaos.check.message.many_moves import check_many_moves
-from chaos.check.message.operations import SURE_MS
-from chaos.history.bounds import Bounds
+from chaos.check.message.many_moves import CLOCKS_MS, check_many_moves
 from chaos.history.event import MANY, Event, ManyMoved, Rescheduled, Standing
 from chaos.history.history import History
-from tests.chaos.check.message.test_operations import ANSWERED_MS, ASKED_MS, FROM_MS, TO_MS, message
+from tests.chaos.check.message.test_operations import ANSWERED_MS, ASKED_MS, FROM_MS, RIGHT, TO_MS, WRONG, message
 from tests.chaos.history.planted import EPOCH_MS, at, hand_over
 
 LOOKED_MS = 1_500
@@ -34,7 +32,7 @@ def stands(number: int, due_ms: int, state: str = "scheduled", attempts: int = 0
 def told(*events: Event, right: bool = True) -> list[str]:
     """The faults of such a history, beside two messages that are as they should be."""
     good = [*message(1, 100, 12_000), *message(2, 100, 25_000), *stands(1, 15_000), *stands(2, 25_000)]
-    return check_many_moves(History([*good, *events]), Bounds(clocks_right=right)).faults
+    return check_many_moves(History([*good, *events]), RIGHT if right else WRONG).faults
 
 
 def test_a_good_history_holds() -> None:
@@ -42,9 +40,7 @@ def test_a_good_history_holds() -> None:
     later = [*message(3, 2_000, 12_000), *stands(3, 12_000)]
     first = [*message(4, 100, 12_000), hand_over(4, 900, 1), *stands(4, 12_000)]
     assert told(*later, *first, many()) == []
-    figure = check_many_moves(
-        History([*message(1, 100, 12_000), *stands(1, 15_000), many()]), Bounds(clocks_right=True)
-    ).figure
+    figure = check_many_moves(History([*message(1, 100, 12_000), *stands(1, 15_000), many()]), RIGHT).figure
     assert figure == {"operations": 1, "begun": 1, "inside": 1, "outside": 0, "wrong": 0}
 
 
@@ -71,12 +67,12 @@ def test_a_release_brings_messages_to_its_time() -> None:
     """Where clocks are right, that is near the answer. Elsewhere it is only another time than before."""
     release = many(2, "release", 0)
     near = [*message(3, 100, 13_000), *stands(3, 1_100), release]
-    assert check_many_moves(History(near), Bounds(clocks_right=True)).faults == []
-    history = [*message(3, 100, 13_000), *stands(3, LOOKED_MS + SURE_MS + 1), release]
-    assert len(check_many_moves(History(history), Bounds(clocks_right=True)).faults) == 1
-    assert check_many_moves(History(history), Bounds(clocks_right=False)).faults == []
+    assert check_many_moves(History(near), RIGHT).faults == []
+    history = [*message(3, 100, 13_000), *stands(3, LOOKED_MS + CLOCKS_MS + 1), release]
+    assert len(check_many_moves(History(history), RIGHT).faults) == 1
+    assert check_many_moves(History(history), WRONG).faults == []
     left = [*message(3, 100, 13_000), *stands(3, 13_000), release]
-    assert len(check_many_moves(History(left), Bounds(clocks_right=True)).faults) == 1
+    assert len(check_many_moves(History(left), RIGHT).faults) == 1
 
 
 def test_what_is_not_sure_is_not_judged() -> None:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from chaos.check.message.operations import SURE_MS, check_operations
+from chaos.check.message.operations import check_operations
 from chaos.history.bounds import Bounds
 from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, ManyCancelled, Offered
 from chaos.history.history import History
 from tests.chaos.history.planted import EPOCH_MS, at, hand_over
 
 ASKED_MS, ANSWERED_MS = 1_000, 1_005
+SURE_MS = 3_000
+RIGHT, WRONG = Bounds(clocks_right=True, lease_ahead_ms=SURE_MS), Bounds()
 FROM_MS, TO_MS = EPOCH_MS + 10_000, EPOCH_MS + 20_000
 
 
@@ -42,7 +44,7 @@ def many(changed: int, **more: Any) -> ManyCancelled:
 def told(*events: Event, right: bool = True) -> list[str]:
     """The faults of such a history, beside two messages that are as they should be."""
     good = [*message(1, 100, 12_000), *message(2, 100, 25_000), gone(1)]
-    return check_operations(History([*good, *events]), Bounds(clocks_right=right)).faults
+    return check_operations(History([*good, *events]), RIGHT if right else WRONG).faults
 
 
 def test_a_good_history_holds() -> None:
@@ -50,7 +52,7 @@ def test_a_good_history_holds() -> None:
     more = [*message(3, 100, 12_000, "bills"), *message(4, 2_000, 12_000)]
     assert told(*more, many(1)) == []
     history = History([*message(1, 100, 12_000), gone(1), many(1)])
-    figure = check_operations(history, Bounds(clocks_right=True)).figure
+    figure = check_operations(history, RIGHT).figure
     assert figure == {"operations": 1, "begun": 1, "cancelled": 1, "sure": 1, "wrong": 0}
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from chaos.history.event import Intruded
 from chaos.plan.fault_plan import FaultPlan
-from chaos.simulator.run import Run, Running, run_plan
+from chaos.simulator.result import Run
+from chaos.simulator.run import Running, run_plan
 from replication.wire.door import GUEST_KINDS, UNHEARD_KINDS
 
 ALL_QUIET = """plan seed=1 nodes=3 seconds=14

@@ -10,7 +10,8 @@ from chaos.history.event import Crashed, LevelAsked
 from chaos.history.history import History
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.faults.upgrade import ASK_S, Upgrade
-from chaos.simulator.run import Run, Running, run_plan
+from chaos.simulator.result import Run
+from chaos.simulator.run import Running, run_plan
 from chaos.simulator.world.world import World
 from replication.command.entry import UnknownCommand
 from storage.format.level import LEVELS

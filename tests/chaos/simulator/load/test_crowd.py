@@ -15,7 +15,8 @@ from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.build.mutant import planted
 from chaos.simulator.judge import ANY_TIME
 from chaos.simulator.load.crowd import CrowdShape, crowd_of
-from chaos.simulator.run import Run, run_plan
+from chaos.simulator.result import Run
+from chaos.simulator.run import run_plan
 from storage.tables.key import Keys
 
 

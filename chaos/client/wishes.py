@@ -8,28 +8,34 @@ answer as it came, for chaos/check/message/keys.py.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from api.port.port import ANONYMOUS, Extend, MessageIn, ScheduledOne
+from chaos.client.caller import Caller
+from chaos.client.client import Client, Wish, WishAnswer
 from chaos.client.repeated import Repeated
-from chaos.history.event import Acked, Answered, Cancelled, Event, HandedOver, Offered, Rescheduled, Wished
+from chaos.history.event import (
+    Acked,
+    Answered,
+    Cancelled,
+    DeadLettered,
+    Event,
+    HandedOver,
+    Offered,
+    RequestAnswered,
+    Rescheduled,
+    Wished,
+)
 from chaos.history.history import History
-from chaos.simulator.load.client import caller_of
-from chaos.simulator.load.load import PULL, PUSH
-from chaos.simulator.world.world import World
-from storage.format.schedule_status import EXTENDED, OUTCOMES
 
 #: The numbers of these messages begin here.
-FIRST_NUMBER: Final = 1 << 20
+FIRST_NUMBER: Final = 1 << 24
 #: The average time between two wishes, and how many come at once for one key at most.
 EVERY_S: Final = 0.5
 AT_ONCE: Final = 3
-KEYS: Final = 4
-TOPICS: Final = (PULL, PUSH)
+KEYS: Final = 5
 EXTEND_SHARE: Final = 0.5
 #: A message is due so soon, and an extended one at most so long after its creation (ms).
 SOON_MS: Final = (1, 3_000)
@@ -40,12 +46,14 @@ Name = tuple[str, str]
 
 
 class Wishes(Repeated):
-    """Makes wishes while the load runs. `in_flight` counts those without an answer."""
+    """Makes wishes in these topics while the load runs. `strict` has the strict ones. `in_flight` counts the wishes
+    without an answer."""
 
-    def __init__(self, world: World, history: History) -> None:
-        self._caller = caller_of(world, "wishes")
-        super().__init__(self._caller, EVERY_S)
-        self.in_flight = 0
+    def __init__(
+        self, caller: Caller[Client], history: History, topics: Sequence[str], strict: Collection[str]
+    ) -> None:
+        super().__init__(caller, EVERY_S)
+        self._caller, self._topics, self._strict = caller, topics, strict
         self._history = history
         self._number = FIRST_NUMBER
         self._by_id: dict[str, int] = {}
@@ -53,13 +61,14 @@ class Wishes(Repeated):
         self._doubts: defaultdict[Name, list[tuple[int, bool]]] = defaultdict(list)  # unknown wishes: asked, extends
         self._early: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)  # changes of ids not known yet
         self._newest = [0] * KEYS  # the number in each key's name
+        self._name_of: dict[int, Name] = {}
         history.listen(self._see)
 
     def _see(self, event: Event) -> None:
         if isinstance(event, Acked):
             if event.result == "acked":
                 self._ended(event.number)
-        elif isinstance(event, HandedOver) and event.pushed and event.taken:
+        elif isinstance(event, DeadLettered) or (isinstance(event, HandedOver) and event.pushed and event.taken):
             self._ended(event.number)
 
     def _ended(self, number: int) -> None:
@@ -68,7 +77,7 @@ class Wishes(Repeated):
 
     async def _once(self) -> None:
         at = self._chance.randrange(KEYS)
-        name = TOPICS[at % len(TOPICS)], f"wish-{at}-{self._newest[at]}"
+        name = self._topics[at % len(self._topics)], f"wish-{at}-{self._newest[at]}"
         if name in self._doubts:
             self._newest[at] += 1
             name = name[0], f"wish-{at}-{self._newest[at]}"
@@ -76,29 +85,35 @@ class Wishes(Repeated):
             self._runner.start(self._wish(name))
         self._next()
 
+    async def again(self, message: Answered) -> None:
+        """Make a wish under the key of this message. Do nothing if it has none, or after the end."""
+        name = self._name_of.get(message.number)
+        if name is not None and name not in self._doubts and not self._over:
+            await self._wish(name)
+
     async def _wish(self, name: Name) -> None:
         self.in_flight += 1
         chance, history, number = self._chance, self._history, self._number
         self._number += 1
+        self._name_of[number] = name
         topic, key = name
         extends = chance.random() < EXTEND_SHARE
         asked_mono_ms, asked_ms = history.now()
         due_ms = asked_ms + chance.randint(*SOON_MS)
-        history.record(Offered(**history.stamp(), number=number, keyed=False, asked_due_ms=due_ms, topic=topic))
-        message = MessageIn(
-            topic,
-            str(number).encode(),
-            due_ms=due_ms,
-            key=key,
-            on_conflict="extend" if extends else "replace",
-            fingerprint=hashlib.blake2b(str(number).encode(), digest_size=16).digest(),
-            # The body is the number by which checkers know a message. So the holder keeps its own.
-            extend=Extend(MAX_WAIT_MS, due_only=True) if extends else None,
-        )
+        strict = topic in self._strict
+        history.record(
+            Offered(
+                **history.stamp(), number=number, keyed=False, asked_due_ms=due_ms, topic=topic, strict=strict
+            )
+        )  # fmt: skip
+        # The body is the number by which checkers know a message. So an extended holder keeps its own.
+        wish = Wish(number, topic, key, due_ms, extends, MAX_WAIT_MS)
         client = self._caller.any()
-        outcome = await client.call(lambda port: port.schedule_one(message, ANONYMOUS), message.on_conflict)
+        outcome = await client.wish(wish)
         self.in_flight -= 1
-        result = outcome.value
+        kind: Literal["extend", "replace"] = "extend" if extends else "replace"
+        history.record(RequestAnswered(**history.stamp(), kind=kind, name=str(number), asked_mono_ms=asked_mono_ms))
+        answer = outcome.value
         history.record(
             Wished(
                 **history.stamp(),
@@ -106,45 +121,45 @@ class Wishes(Repeated):
                 name=f"{topic} {key}",
                 extends=extends,
                 asked_mono_ms=asked_mono_ms,
-                outcome=outcome.kind if result is None else OUTCOMES[result.status],
-                message_id="" if result is None else result.id,
-                previous="" if result is None or result.superseded is None else result.superseded.id,
+                outcome=outcome.kind if answer is None else answer.outcome,
+                message_id="" if answer is None else answer.id,
+                previous="" if answer is None else answer.previous,
             )
         )
         told: dict[str, Any] = {"number": number, "node": client.node, "sent_mono_ms": asked_mono_ms}
-        if result is not None:
-            self._tell(name, told, asked_ms, extends, result)
+        if answer is not None:
+            self._tell(name, told, asked_ms, extends, answer)
         elif outcome.kind == "unknown":
             self._doubt(name, asked_ms, extends)
             self._answer(**told, outcome="unknown", detail=outcome.code)
         else:
             self._answer(**told, outcome="refused", detail=outcome.code)
 
-    def _tell(self, name: Name, told: dict[str, Any], asked_ms: int, extends: bool, result: ScheduledOne) -> None:
+    def _tell(self, name: Name, told: dict[str, Any], asked_ms: int, extends: bool, answer: WishAnswer) -> None:
         """Record what an answer says of the message, and of the one before."""
         number: int = told["number"]
-        if result.status == EXTENDED:
+        if answer.outcome == "extended":
             self._answer(**told, outcome="refused", detail="extended")
         else:
-            self._by_id[result.id] = number
-            self._open[name][number] = result.id
-            self._answer(**told, outcome="acknowledged", message_id=result.id, due_ms=result.due_ms)
+            self._by_id[answer.id] = number
+            self._open[name][number] = answer.id
+            self._answer(**told, outcome="acknowledged", message_id=answer.id, due_ms=answer.due_ms)
             for doubt_ms, extended in self._doubts.get(name, ()):
-                self._change(result.id, doubt_ms, extended, outcome="unknown")
-            for change in self._early.pop(result.id, ()):
+                self._change(answer.id, doubt_ms, extended, outcome="unknown")
+            for change in self._early.pop(answer.id, ()):
                 change()
-        before = result.superseded
-        if before is None:
+        before = answer.previous
+        if not before:
             return
-        if result.status == EXTENDED:
-            more = {"outcome": "moved", "due_ms": result.due_ms, "revision": before.revision}
+        if answer.outcome == "extended":
+            more = {"outcome": "moved", "due_ms": answer.due_ms, "revision": answer.revision}
         else:
-            more = {"outcome": "cancelled", "prior": before.prior, "attempts_made": before.attempts_made}
-        change = partial(self._change, before.id, asked_ms, extends, **more)
-        if before.id in self._by_id:
+            more = {"outcome": "cancelled", "prior": answer.prior, "attempts_made": answer.attempts_made}
+        change = partial(self._change, before, asked_ms, extends, **more)
+        if before in self._by_id:
             change()
         else:  # the answer to the message before has not come yet, or never comes
-            self._early[before.id].append(change)
+            self._early[before].append(change)
 
     def _doubt(self, name: Name, asked_ms: int, extends: bool) -> None:
         """Note that a wish of unknown outcome may have changed each message that has the key, or had it meanwhile."""
