@@ -108,9 +108,9 @@ class Printer:
             parts.append(table(("parameter", *_COLUMNS[1:]), [self._parameter(page, each) for each in parameters]))
         request = said.get("requestBody")
         if request:
-            ((media, content),) = request["content"].items()
+            (_, content), *_ = request["content"].items()
             optional = "" if request["required"] else " The body may be left out."
-            parts.append(f"Takes `{media}`.{optional}")
+            parts.append(f"Takes {' or '.join(f'`{media}`' for media in request['content'])}.{optional}")
             parts.append(self._body(page, content["schema"]))
         assert route.says is not None
         rows = []
@@ -119,7 +119,7 @@ class Printer:
             headers = " ".join(f"`{header}`: {words}" for header, words in answered.headers.items())
             rows.append([f"`{status}`", f"`{media}`", self._link(page, content["schema"]), headers, answered.said])
         parts.append(table(("status", "type", "answer", "headers", "meaning"), rows, ("status",)))
-        for name in self._own_shapes(page, said):
+        for name in dict.fromkeys(self._own_shapes(page, said)):
             parts.append(f"Fields of `{name}`:")
             parts.append(self._fields(page, name))
         codes = [code for each in refusals(route, route.says).values() for code in each if code not in ALWAYS]

@@ -155,10 +155,9 @@ def _operation(route: Described, says: Operation, shapes: _Shapes) -> dict[str, 
         found["parameters"] = [_parameter(each, says.examples, route.pattern, shapes) for each in parameters]
     if says.request is not None:
         bodies = {each.name: {"value": each.body} for each in says.examples if each.body is not None}
-        found["requestBody"] = {
-            "required": not says.optional,
-            "content": {says.media: _content(says.request, bodies, shapes)},
-        }
+        content = _content(says.request, bodies, shapes)
+        arrays = {media: {"schema": {"type": "array", "items": content["schema"]}} for media in says.also}
+        found["requestBody"] = {"required": not says.optional, "content": {says.media: content, **arrays}}
     found["responses"] = _responses(route, says, shapes)
     return found
 

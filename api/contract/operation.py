@@ -16,6 +16,7 @@ from api.port.problem import TABLE
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+MSGPACK: Final = "application/msgpack"
 TEXT: Final = "text/plain"
 
 
@@ -86,6 +87,7 @@ class Operation:
     - `name`: one word for clients, such as `scheduleMessage`.
     - `answers`: the status of each success -> its answer.
     - `errors`: the codes that this operation may answer, beside those of every route.
+    - `also`: further media types of the request, in which it is an array of what `media` has a line for.
     - `optional`: true if the request's body may be left out.
     """
 
@@ -96,6 +98,7 @@ class Operation:
     parameters: Sequence[Parameter] = ()
     request: Schema | Shape | None = None
     media: str = JSON
+    also: Sequence[str] = ()
     optional: bool = False
     errors: Sequence[str] = ()
     examples: Sequence[Example] = ()

@@ -6,7 +6,7 @@ before it is asked to.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
 
@@ -155,15 +155,17 @@ class Exchange:
         self.request_key = read_request_key(sent, *facts, body=body)
         return self.port.keyed(self.request_key)
 
-    def require_type(self, accepted: Collection[str]) -> None:
-        """Refuse a body of another media type. Without a Content-Type the first of `accepted` is assumed."""
-        headers = self.request.headers
-        sent = headers.get(hdrs.CONTENT_TYPE)
-        if sent is not None and sent not in accepted and sent.partition(";")[0].strip().lower() not in accepted:
-            raise Problem(
-                "unsupported-media-type",
-                f'"{sent[:60]}" is not taken here; send Content-Type: {" or ".join(accepted)}',
-            )
+    def require_type(self, accepted: Sequence[str]) -> str:
+        """Refuse a body of another media type. Return its type. Without a Content-Type it is the first of
+        `accepted`."""
+        sent: str | None = self.request.headers.get(hdrs.CONTENT_TYPE)
+        if sent is None:
+            return accepted[0]
+        media = sent if sent in accepted else sent.partition(";")[0].strip().lower()
+        if media not in accepted:
+            detail = f'"{sent[:60]}" is not taken here; send Content-Type: {" or ".join(accepted)}'
+            raise Problem("unsupported-media-type", detail)
+        return media
 
     async def read(self) -> bytes:
         """Return the whole body. Raises what `read_as_sent` raises, and 415 if it has a Content-Encoding."""
@@ -236,7 +238,7 @@ class Exchange:
                 raise draining() from None
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 
-    async def read_optional(self, accepted: Collection[str]) -> bytes:
+    async def read_optional(self, accepted: Sequence[str]) -> bytes:
         """Return the body, or `{}` if there is none. The Content-Type is checked only if there is a body, because some
         clients send the header without one."""
         data = await self.read()

@@ -58,7 +58,7 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
             errors=[FieldFault("", "no lines")],
         )
     most = limits.batch_lines_max
-    reader = _Reader(now_ms, limits)
+    reader = BatchReader(now_ms, limits)
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + PIECE_BYTES)
@@ -72,7 +72,7 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
     return reader.found()
 
 
-class _Reader:
+class BatchReader:
     """Reads the pieces of a batch in order. A piece has whole lines. `found` gives the result after the last piece."""
 
     def __init__(self, now_ms: int, limits: Limits) -> None:
@@ -113,6 +113,18 @@ class _Reader:
                 self._problems[number] = problem
             if number % PIECE_LINES == 0:
                 yield
+
+    def read_lines(self, lines: list[bytes]) -> Pieces[None]:
+        """Read a piece of these lines, if there are any."""
+        if lines:
+            yield from self.read(b"\n".join(lines))
+
+    def refuse(self, problem: Problem) -> None:
+        """Note that the next line cannot be read, for this reason."""
+        if self._lines is None:
+            self._lines = list(range(1, self._next))
+        self._problems[self._next] = problem
+        self._next += 1
 
     def found(self) -> BatchIn:
         """Return the whole batch, once all pieces are read."""

@@ -18,6 +18,7 @@ from api.port.message import HistoryEvent, MessageView
 from api.port.port import Limits, MessageIn, ScheduledOne
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
+from api.read.array_batch import MSGPACK, read_array_batch
 from api.read.atomic import ATOMIC_BYTES_MAX, check_all_done, check_atomic
 from api.read.batch import key_conflict, read_batch, render_batch, show_previous
 from api.read.document import Faults, read_members, split_object
@@ -94,7 +95,7 @@ async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -
 async def schedule_batch(exchange: Exchange) -> Answer:
     """POST /v1/messages/batch: 200 with one result per line. With `?atomic=true` 201 if all lines were scheduled, and
     422 with the lines at fault if none was."""
-    exchange.require_type(_NDJSON_TYPES)
+    packed = exchange.require_type((*_NDJSON_TYPES, MSGPACK)) == MSGPACK
     atomic = exchange.query(("atomic",)).get("atomic", "false")
     if atomic not in ("true", "false"):
         detail = f'atomic is "true" or "false", got "{atomic[:40]}"'
@@ -104,7 +105,8 @@ async def schedule_batch(exchange: Exchange) -> Answer:
     if atomic == "true" and len(data) > ATOMIC_BYTES_MAX:
         raise Problem("too-large", f"an atomic batch has at most {ATOMIC_BYTES_MAX} bytes, got {len(data)}")
     async with port.budget.parsed(PARSED_TIMES * len(data)):
-        batch = await in_turns(read_batch(data, port.now_ms(), port.limits))
+        read = read_array_batch if packed else read_batch
+        batch = await in_turns(read(data, port.now_ms(), port.limits))
         if atomic == "true":
             check_atomic(batch)
             done = await port.schedule_all(batch.messages, exchange.principal)

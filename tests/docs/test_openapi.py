@@ -71,10 +71,10 @@ def written(route: Route) -> Any:
 
 
 def content(part: Any) -> tuple[str, Any]:
-    """The media type and the schema of a request's body or of an answer."""
+    """The first media type and the schema of a request's body or of an answer."""
     if "$ref" in part:
         part = DOCUMENT["components"]["responses"][part["$ref"].rpartition("/")[2]]
-    ((media, found),) = part["content"].items()
+    (media, found), *_ = part["content"].items()
     return media, found["schema"]
 
 

@@ -7,7 +7,7 @@ from api.contract import schema
 from api.contract.field import BODY, Field
 from api.contract.fields import MESSAGE
 from api.contract.openapi import PROBLEM
-from api.contract.operation import IF_MATCH, NDJSON, REVISION, Answered, Example, Operation, Parameter, ok
+from api.contract.operation import IF_MATCH, MSGPACK, NDJSON, REVISION, Answered, Example, Operation, Parameter, ok
 from api.contract.resource.ledger import LEDGER_OF_MESSAGE
 from api.contract.schema import Schema
 from api.contract.shape import Shape, array, nullable
@@ -298,7 +298,8 @@ BATCH: Final = Operation(
         200: Answered(_LINE, "One result a line, in order.", NDJSON),
         201: Answered(_LINE, "With `atomic`: all lines are scheduled.", NDJSON),
     },
-    said="One message a line. A wrong line does not hold up the others, unless the batch is atomic.",
+    said="One message a line, or an array of messages in msgpack. A wrong line does not hold up the others, unless the "
+    "batch is atomic.",
     parameters=(
         Parameter(
             "atomic",
@@ -308,6 +309,7 @@ BATCH: Final = Operation(
     ),
     request=NEW_MESSAGE,
     media=NDJSON,
+    also=(MSGPACK,),
     errors=("not-supported-yet", "over-limit", "disk-full"),
     examples=(
         Example(

@@ -1,5 +1,6 @@
 """/v1/messages/batch over a real socket: a result per line, and what refuses the whole."""
 
+import msgpack
 import msgspec
 
 from api.port.port import Limits
@@ -35,6 +36,30 @@ def test_batch() -> None:
             assert (four["error"]["code"], four["error"]["id"]) == ("key-conflict", three["id"])
             assert five == {**three, "line": 5, "outcome": "replayed", "replayed": True}
             assert len(client.port.held) == 2
+
+    run(story())
+
+
+def test_batch_in_msgpack() -> None:
+    """The answer is that to the same lines. With `atomic` too, and no other type is taken."""
+
+    async def story() -> None:
+        async with running() as client:
+            headers = {"Content-Type": "application/msgpack"}
+            packed = msgpack.packb([_ORDER, {**_ORDER, "body": b"\x00"}, {"topic": "orders"}])
+            reply = await client.send("POST", "/v1/messages/batch", packed, headers)
+            assert (reply.status, reply.headers["content-type"]) == (200, "application/x-ndjson")
+            one, two, three = reply.lines
+            assert (one, two["line"]) == ({"line": 1, "id": "0" * 26, "due": _DUE}, 2)
+            assert (three["line"], three["error"]["errors"][0]["pointer"]) == (3, "/body")
+            path = "/v1/messages/batch?atomic=true"
+            refused = check_problem(await client.send("POST", path, packed, headers), 422, "invalid-field")
+            assert [each["line"] for each in refused["errors"]] == [1, 2, 3]
+            keyed = msgpack.packb([{**_ORDER, "key": "k1"}, {**_ORDER, "key": "k2"}])
+            assert (await client.send("POST", path, keyed, headers)).status == 201
+            assert len(client.port.held) == 4
+            reply = await client.send("POST", path, keyed, {"Content-Type": "application/x-msgpack"})
+            assert "or application/msgpack" in check_problem(reply, 415, "unsupported-media-type")["detail"]
 
     run(story())
 
