@@ -298,8 +298,7 @@ BATCH: Final = Operation(
         200: Answered(_LINE, "One result a line, in order.", NDJSON),
         201: Answered(_LINE, "With `atomic`: all lines are scheduled.", NDJSON),
     },
-    said="One message a line, or an array of messages in msgpack. A wrong line does not hold up the others, unless the "
-    "batch is atomic.",
+    said="A message a line, or an array of them in msgpack. A wrong one holds up no other, unless the batch is atomic.",
     parameters=(
         Parameter(
             "atomic",
