@@ -24,8 +24,7 @@ def _described(row: Field) -> dict[str, Any]:
 
 
 def _alone(row: Field, other: str) -> dict[str, Any]:
-    """Return the rule (JSON Schema) that forbids to send the field beside the field `other`, unless the field has its
-    harmless value."""
+    """Return the rule (JSON Schema) that forbids to send the field beside `other`, unless its value is harmless."""
     both: dict[str, Any] = {"required": [row.name, other]}
     if isinstance(row.harmless, str):
         both["properties"] = {row.name: {"not": {"const": row.harmless}}}

@@ -304,7 +304,7 @@ def test_media_types() -> None:
                 assert "application/json" in check_problem(reply, 415, "unsupported-media-type")["detail"]
             reply = await client.send("POST", "/v1/messages", body, {"Content-Encoding": "br"})
             check_problem(reply, 415, "unsupported-media-type")
-            reply = await client.send("POST", "/v1/messages/batch", body, {"Content-Type": "application/msgpack"})
+            reply = await client.send("POST", "/v1/messages/batch", body, {"Content-Type": "application/json"})
             assert "application/x-ndjson" in check_problem(reply, 415, "unsupported-media-type")["detail"]
 
     run(story())
