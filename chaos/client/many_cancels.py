@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.client.caller import Caller
 from chaos.client.client import Account, Client, Many, View
-from chaos.client.many import Asked, ManyOperations
+from chaos.client.many import ASKED_S, Asked, ManyOperations
 from chaos.client.outcome import Outcome
 from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, ManyCancelled, Offered, Rescheduled
 from chaos.history.history import History
@@ -19,6 +19,7 @@ class ManyCancels(ManyOperations):
 
     def __init__(self, caller: Caller[Client], history: History, topics: Sequence[str], every_s: float) -> None:
         self._asked: list[Asked] = []  # all that may have taken effect
+        self._looked_at: list[Asked] = []  # those of them whose messages are looked at, or were
         self._offered_ms: dict[int, float] = {}
         self._touched: set[int] = set()  # handed over or moved
         self._cancelled_ms: dict[int, int] = {}  # when a cancel of the message alone was answered
@@ -32,6 +33,20 @@ class ManyCancels(ManyOperations):
             self._offered_ms[event.number] = event.mono_ms
         elif isinstance(event, Cancelled) and event.outcome == "cancelled":
             self._cancelled_ms.setdefault(event.number, event.wall_ms)
+        elif isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._look_later(event)
+
+    def _look_later(self, message: Answered) -> None:
+        """Look at a message that an operation may have cancelled before its client had the answer (seed 1261)."""
+        topic, offered_ms = self._topic_of.get(message.number), self._offered_ms.get(message.number, 0.0)
+        late = [each for each in self._looked_at if each.topic == topic and each.stamp["mono_ms"] >= offered_ms]
+        if late:
+            self.in_flight += 1
+            self._runner.start(self._look_at_late(message, late[-1]))
+
+    async def _look_at_late(self, message: Answered, asked: Asked) -> None:
+        await self._look_at(message, asked, ASKED_S)
+        self.in_flight -= 1
 
     async def _ask(self, asked: Asked) -> Outcome[Many]:
         return await self._caller.any().change_many("cancel", asked.topic, asked.window, None, None)
@@ -49,30 +64,34 @@ class ManyCancels(ManyOperations):
     async def _look(self, asked: Asked, for_s: float) -> bool:
         """Ask for each open message of the topic if it is cancelled. False if one of them could not be asked for."""
         whole = True
-        for number, message in sorted(self._open.items()):
-            before = self._cancelled_ms.get(number, asked.asked_wall_ms) < asked.asked_wall_ms
-            if before or self._topic_of.get(number) != asked.topic or number in asked.looked:
-                continue
-            name = message.message_id
-            outcome = await self._caller.insist(partial(look_at, name), for_s=for_s, again=True)
-            forgotten = outcome.code == "unknown-message" and self._may_match(message, asked)
-            if outcome.value is None and not forgotten:
-                whole = False
-                continue
-            asked.looked.add(number)
-            state, attempts = "cancelled", 0
-            if outcome.value is not None:
-                state, attempts = outcome.value[0].state, outcome.value[0].attempt
-            if state == "cancelled" and number in self._open:
-                missed = self._missed(number, asked)
-                asked_ms = min([asked.asked_wall_ms, *(each.asked_wall_ms for each in missed)])
-                self._history.record(
-                    Gone(
-                        **asked.stamp, number=number, message_id=name, asked_wall_ms=asked_ms,
-                        attempts_made=attempts, sure=asked.sure and not missed and not forgotten,
-                    )
-                )  # fmt: skip
+        self._looked_at.append(asked)
+        for _, message in sorted(self._open.items()):
+            whole &= await self._look_at(message, asked, for_s)
         return whole
+
+    async def _look_at(self, message: Answered, asked: Asked, for_s: float) -> bool:
+        number, name = message.number, message.message_id
+        before = self._cancelled_ms.get(number, asked.asked_wall_ms) < asked.asked_wall_ms
+        if before or self._topic_of.get(number) != asked.topic or number in asked.looked:
+            return True
+        outcome = await self._caller.insist(partial(look_at, name), for_s=for_s, again=True)
+        forgotten = outcome.code == "unknown-message" and self._may_match(message, asked)
+        if outcome.value is None and not forgotten:
+            return False
+        asked.looked.add(number)
+        state, attempts = "cancelled", 0
+        if outcome.value is not None:
+            state, attempts = outcome.value[0].state, outcome.value[0].attempt
+        if state == "cancelled" and number in self._open:
+            missed = self._missed(number, asked)
+            asked_ms = min([asked.asked_wall_ms, *(each.asked_wall_ms for each in missed)])
+            self._history.record(
+                Gone(
+                    **asked.stamp, number=number, message_id=name, asked_wall_ms=asked_ms,
+                    attempts_made=attempts, sure=asked.sure and not missed and not forgotten,
+                )
+            )  # fmt: skip
+        return True
 
     def _may_match(self, message: Answered, asked: Asked) -> bool:
         """True if the message may have been of the set. One that was handed over or moved may be due at any time."""

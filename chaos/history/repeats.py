@@ -60,6 +60,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
                 cause = "retried"
             elif max(after.handed_over_ms, after.begun_wall_ms) >= lease_end_ms:
                 cause = "after_lease"  # it had ended, though perhaps not yet by the leader's clock
+            elif bounds.clocks_set_back and name not in extended and _lease_had_run(before, after):
+                cause = "after_lease"
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 cause = "retried"  # the node heard nothing in time: it may have been paused
             elif failed:
@@ -86,6 +88,13 @@ def _at_ms(event: HandedOver) -> int:
     """When a hand-over was made, for comparison with earlier events. If its begin was not seen, when it was received:
     the nodes' clocks may be behind."""
     return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
+
+
+def _lease_had_run(before: HandedOver, after: HandedOver) -> bool:
+    """True if a lease had run for its whole length by true time. Where clocks were set back, its end by the clock that
+    gave it may be far ahead (seed 1281)."""
+    runs_ms = before.leased_until_ms - before.handed_over_ms
+    return before.begun_wall_ms > 0 and after.begun_wall_ms >= before.begun_wall_ms + runs_ms
 
 
 class _Stamps:
