@@ -25,8 +25,8 @@ class Display(Protocol):
 class Lines:
     """A plain line a second and one per event, for any output but a terminal."""
 
-    def __init__(self, count: int) -> None:
-        self._count, self._start, self._next = count, time.monotonic(), 0.0
+    def __init__(self) -> None:
+        self._start, self._next = time.monotonic(), 0.0
 
     def say(self, text: str) -> None:
         """Print an event, with the seconds since the start."""
@@ -37,17 +37,16 @@ class Lines:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + LINE_EVERY_S
-            self.say(f"scheduled {scheduled}/{self._count}, pulled {pulled}, pushed {pushed}")
+            self.say(f"scheduled {scheduled}, pulled {pulled}, pushed {pushed}")
 
 
 class Bars:
-    """Three bars with events above them, for a terminal."""
+    """Three bars with events above them, for a terminal. A bar grows by the messages that come beside the `count`."""
 
     def __init__(self, progress: Progress, count: int) -> None:
         self._progress, self._start = progress, time.monotonic()
-        self._scheduled = progress.add_task("scheduled", total=count)
-        self._pulled = progress.add_task("pulled", total=count // 2)
-        self._pushed = progress.add_task("pushed", total=count - count // 2)
+        totals = {"scheduled": count, "pulled": count // 2, "pushed": count - count // 2}
+        self._bars = {progress.add_task(name, total=total): total for name, total in totals.items()}
 
     def say(self, text: str) -> None:
         """Print an event, with the seconds since the start."""
@@ -55,15 +54,15 @@ class Bars:
 
     def update(self, scheduled: int, pulled: int, pushed: int) -> None:
         """Move the bars."""
-        for task, completed in ((self._scheduled, scheduled), (self._pulled, pulled), (self._pushed, pushed)):
-            self._progress.update(task, completed=completed)
+        for (task, total), completed in zip(self._bars.items(), (scheduled, pulled, pushed), strict=True):
+            self._progress.update(task, completed=completed, total=max(total, completed))
 
 
 @contextmanager
 def display(count: int) -> Iterator[Display]:
     """Yield the display that fits stdout."""
     if not sys.stdout.isatty():
-        yield Lines(count)
+        yield Lines()
         return
     columns = (TextColumn("{task.description:>10}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console()) as progress:

@@ -86,9 +86,10 @@ def test_on_linux_nothing_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(150)
 def test_the_demo_runs_there(elsewhere: None, tmp_path: Path) -> None:
-    """200 messages, the leader killed: all of them come."""
+    """200 messages, and those of wishes and batches beside them, the leader killed: all of them come."""
     command = [sys.executable, "-m", "bench.demo", "--dir", str(tmp_path / "demo"), "--count", "200", "--seconds", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (figures,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert (figures["delivered"], figures["lost"], figures["early"]) == (200, 0, 0)
+    assert (figures["lost"], figures["early"]) == (0, 0)
+    assert figures["delivered"] + figures["replaced"] >= figures["scheduled"] > 200
