@@ -79,8 +79,10 @@ class ManyOperations(Repeated):
         self._caller, self._history = caller, history
         self._topics = list(topics)
         self._topic_of: dict[int, str] = {}
+        self._offered_ms: dict[int, float] = {}
         self._open: dict[int, Answered] = {}  # acknowledged, and not known to have ended
         self._under_way: list[Asked] = []
+        self._looked_at: list[Asked] = []  # of which some messages were looked at, or all
         self._late: list[Asked] = []  # of unknown outcome, or with messages that could not be looked at
         self.windows = WINDOWS
         self.meanwhile: Sequence[Change] = ()
@@ -107,6 +109,7 @@ class ManyOperations(Repeated):
     def _see(self, event: Event) -> None:
         if isinstance(event, Offered):
             self._topic_of[event.number] = event.topic
+            self._offered_ms[event.number] = event.mono_ms
         elif isinstance(event, Answered) and event.outcome == "acknowledged":
             self._open[event.number] = event
             for asked in (*self._under_way, *self._late):
@@ -118,6 +121,12 @@ class ManyOperations(Repeated):
             or isinstance(event, DeadLettered | Gone)
         ):
             self._open.pop(event.number, None)
+
+    def _missed(self, message: Answered) -> list[Asked]:
+        """The operations that may have changed a message before its client had the answer. They have looked at their
+        messages already."""
+        topic, offered_ms = self._topic_of.get(message.number), self._offered_ms.get(message.number, 0.0)
+        return [each for each in self._looked_at if each.topic == topic and each.stamp["mono_ms"] >= offered_ms]
 
     async def _once(self) -> None:
         if not self._topics:

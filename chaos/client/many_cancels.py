@@ -10,7 +10,7 @@ from chaos.client.caller import Caller
 from chaos.client.client import Account, Client, Many, View
 from chaos.client.many import ASKED_S, Asked, ManyOperations
 from chaos.client.outcome import Outcome
-from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, ManyCancelled, Offered, Rescheduled
+from chaos.history.event import Answered, Cancelled, Event, Gone, HandedOver, ManyCancelled, Rescheduled
 from chaos.history.history import History
 
 
@@ -19,8 +19,6 @@ class ManyCancels(ManyOperations):
 
     def __init__(self, caller: Caller[Client], history: History, topics: Sequence[str], every_s: float) -> None:
         self._asked: list[Asked] = []  # all that may have taken effect
-        self._looked_at: list[Asked] = []  # those of them whose messages are looked at, or were
-        self._offered_ms: dict[int, float] = {}
         self._touched: set[int] = set()  # handed over or moved
         self._cancelled_ms: dict[int, int] = {}  # when a cancel of the message alone was answered
         super().__init__(caller, history, topics, every_s)
@@ -29,8 +27,6 @@ class ManyCancels(ManyOperations):
         super()._see(event)
         if isinstance(event, HandedOver | Rescheduled):
             self._touched.add(event.number)
-        elif isinstance(event, Offered):
-            self._offered_ms[event.number] = event.mono_ms
         elif isinstance(event, Cancelled) and event.outcome == "cancelled":
             self._cancelled_ms.setdefault(event.number, event.wall_ms)
         elif isinstance(event, Answered) and event.outcome == "acknowledged":
@@ -38,11 +34,10 @@ class ManyCancels(ManyOperations):
 
     def _look_later(self, message: Answered) -> None:
         """Look at a message that an operation may have cancelled before its client had the answer (seed 1261)."""
-        topic, offered_ms = self._topic_of.get(message.number), self._offered_ms.get(message.number, 0.0)
-        late = [each for each in self._looked_at if each.topic == topic and each.stamp["mono_ms"] >= offered_ms]
-        if late:
+        missed = self._missed(message)
+        if missed:
             self.in_flight += 1
-            self._runner.start(self._look_at_late(message, late[-1]))
+            self._runner.start(self._look_at_late(message, missed[-1]))
 
     async def _look_at_late(self, message: Answered, asked: Asked) -> None:
         await self._look_at(message, asked, ASKED_S)
@@ -83,7 +78,7 @@ class ManyCancels(ManyOperations):
         if outcome.value is not None:
             state, attempts = outcome.value[0].state, outcome.value[0].attempt
         if state == "cancelled" and number in self._open:
-            missed = self._missed(number, asked)
+            missed = self._not_looked_at(number, asked)
             asked_ms = min([asked.asked_wall_ms, *(each.asked_wall_ms for each in missed)])
             self._history.record(
                 Gone(
@@ -97,7 +92,7 @@ class ManyCancels(ManyOperations):
         """True if the message may have been of the set. One that was handed over or moved may be due at any time."""
         return message.due_ms in asked.window or message.number in self._touched
 
-    def _missed(self, number: int, asked: Asked) -> list[Asked]:
+    def _not_looked_at(self, number: int, asked: Asked) -> list[Asked]:
         """Earlier operations on the topic of a message that may have cancelled it, and did not look at it. The message
         had been sent then, and not been acknowledged yet."""
         return [

@@ -45,6 +45,13 @@ class ManyMoves(ManyOperations):
             self._touched.add(event.number)
         elif isinstance(event, Answered) and event.outcome == "acknowledged":
             self._names[event.number] = event
+            if self._missed(event):
+                self._runner.start(self._tell_late(event))
+
+    async def _tell_late(self, message: Answered) -> None:
+        """Record that a message may have been moved before its client had the answer (seed 1824)."""
+        for asked in self._missed(message):
+            self._tell(asked, message, None)
 
     async def _ask(self, asked: Asked) -> Outcome[Many]:
         rate = self._chance.randint(*RATES) if self._chance.random() < RATE_SHARE else None
@@ -103,6 +110,7 @@ class ManyMoves(ManyOperations):
     async def _look(self, asked: Asked, for_s: float) -> bool:
         """Ask for each message that was open, and record where it stands. False if one could not be asked for."""
         whole = True
+        self._looked_at.append(asked)
         for number in sorted(asked.candidates - asked.looked):
             message = self._names[number]
             outcome = await self._caller.insist(partial(look_at, message.message_id), for_s=for_s, again=True)

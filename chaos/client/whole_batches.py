@@ -92,4 +92,5 @@ class WholeBatches(Repeated):
             told: dict[str, Any] = {"number": number, "node": client.node, "sent_mono_ms": sent_ms, "outcome": kind}
             if placed:
                 told |= {"message_id": placed[row].id, "due_ms": placed[row].due_ms}
+                told["detail"] = "replayed" if placed[row].replayed else ""
             history.record(Answered(**history.stamp(), **told))

@@ -119,6 +119,11 @@ class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     due_ms: int = 0
     detail: str = ""
 
+    def written_after_ms(self, offered: Offered) -> float:
+        """No request that may have written the message was sent before this moment."""
+        again = offered.keyed or self.detail == "replayed"  # an earlier try may have had the effect
+        return offered.mono_ms if again else self.sent_mono_ms
+
 
 class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A consumer or receiver got a message.

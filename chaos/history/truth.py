@@ -132,10 +132,7 @@ class Truth:
         answered = self._acknowledged.get(number)
         if answered is None or not self._changes or self.bounds.clocks_set_back:
             return False
-        offered = self._offered.get(number)
-        # With a key, an earlier request than the answered one may have made the message.
-        sent_ms = offered.mono_ms if offered is not None and offered.keyed else answered.sent_mono_ms
-        from_ms = sent_ms - DOUBT_MS
+        from_ms = answered.written_after_ms(self._offered[number]) - DOUBT_MS
         if self._changes[0][0] > from_ms:
             return False  # the first leader was elected, so its messages are in doubt for a moment
         until_ms = cancel.mono_ms + (INSIDE_MS if self.tells_begun else ASKED_MS)

@@ -47,7 +47,7 @@ def check_many_moves(history: History, bounds: Bounds) -> Verdict:
             strict = offered[standing.number].strict
             idle = bool(begun_ms) and begun_ms.get(answer.message_id, NEVER) > operation.mono_ms and not strict
             far = is_far(answer, operation, bounds)
-            later = answer.sent_mono_ms > operation.mono_ms
+            later = answer.written_after_ms(offered[standing.number]) > operation.mono_ms
             if answer.due_ms not in range(operation.from_ms, operation.to_ms) or later:
                 outside += 1
                 if standing.due_ms != answer.due_ms:

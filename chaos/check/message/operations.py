@@ -50,7 +50,8 @@ def check_operations(history: History, bounds: Bounds) -> Verdict:
             told = acknowledged[event.number]
             if event.number not in touched_ms and told.due_ms not in window:
                 faults.append(f"{name}: message {event.number} is cancelled, due {told.due_ms}, not in its window")
-            if told.sent_mono_ms > operation.mono_ms and operation.outcome == "begun":
+            later = told.written_after_ms(offered[event.number]) > operation.mono_ms
+            if later and operation.outcome == "begun":
                 faults.append(f"{name}: message {event.number} is cancelled, and was sent after its answer")
         if operation.outcome != "begun" or operation.changed < 0:
             continue

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from chaos.check.message.operations import check_operations
 from chaos.history.bounds import Bounds
@@ -70,6 +71,15 @@ def test_a_mistake_is_told(planted: list[Event], says: str) -> None:
     """Left out, too many, too late, and a wrong number."""
     (fault,) = told(*planted)
     assert says in fault
+
+
+def test_1520_a_batch_may_be_written_by_an_earlier_try() -> None:
+    """An atomic batch was sent again after the operation's answer, and replayed. The first try was sent before."""
+    offered, answered = message(3, 500, 13_000)
+    assert isinstance(answered, Answered)
+    again = replace(answered, mono_ms=2_002.0, sent_mono_ms=2_000.0)
+    assert told(offered, again, gone(3), many(2)) != []
+    assert told(offered, replace(again, detail="replayed"), gone(3), many(2)) == []
 
 
 def test_what_is_not_sure_is_not_judged() -> None:
