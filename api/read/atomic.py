@@ -9,23 +9,28 @@ from api.read.batch import BatchIn, key_conflict
 from storage.format.schedule_status import CHANGING, CONFLICT, FAILED
 
 ATOMIC_BYTES_MAX: Final = 4 * 1024 * 1024
+#: So many lines may replace or extend the holders of their keys. Each costs as much as a move.
+CHANGING_MAX: Final = 1_000
 #: So many lines at fault are named.
 NAMED_MAX: Final = 100
 
 
 def check_atomic(batch: BatchIn) -> None:
-    """Raise a refusal that names the lines at fault. Each line must be a message with a key that no other line has, and
-    change no other message."""
+    """Raise a refusal that names the lines at fault. Each line must be a message with a key that no other line has. At
+    most CHANGING_MAX may change the holders of their keys."""
     faults = dict(batch.problems)
+    changing = 0
     first: dict[tuple[str, str], int] = {}
     for line, message in _lines(batch):
         if message.key is None:
             faults[line] = _fault("/key", "a line of an atomic batch has a key")
-        elif message.on_conflict in CHANGING:
-            said = f'on_conflict "{message.on_conflict}" is not supported in an atomic batch yet'
-            faults[line] = Problem("not-supported-yet", said, errors=[FieldFault("/on_conflict", said)])
-        elif (other := first.setdefault((message.topic, message.key), line)) != line:
+            continue
+        if (other := first.setdefault((message.topic, message.key), line)) != line:
             faults[line] = _fault("/key", f"line {other} has this key too")
+        changing += message.on_conflict in CHANGING
+        if message.on_conflict in CHANGING and changing > CHANGING_MAX:
+            said = f"an atomic batch has at most {CHANGING_MAX} lines that replace or extend; this is number {changing}"
+            faults.setdefault(line, _fault("/on_conflict", said))
     _raise(faults)
 
 

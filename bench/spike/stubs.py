@@ -17,8 +17,9 @@ import numpy as np
 from bench.spike.command import Acks, FanOut
 from replication.apply.apply_notifier import Fresh
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows, fence, rounds
+from replication.apply.message.attempt_order import fence, rounds
 from replication.apply.message.settle import ACKED, STALE
+from replication.command.column import Rows
 from storage.format.array import U8, U32, U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.chain import run_edges

@@ -131,6 +131,9 @@ class Client(Protocol):
     async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
         """Schedule a message that replaces or extends the holder of its key."""
 
+    async def wish_all(self, wishes: Sequence[Wish]) -> Outcome[Sequence[WishAnswer]]:
+        """Send all wishes as an atomic batch."""
+
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """Pull up to `most` messages. The node waits up to `wait_ms` for the first."""
 

@@ -1,4 +1,5 @@
-"""Clients that schedule messages under few keys, each of which replaces the holder of its key or extends it.
+"""Clients that schedule messages under few keys, each of which replaces the holder of its key or extends it. Some are
+sent for several keys at once, as an atomic batch.
 
 Their messages have numbers of their own, and the other clients, consumers and checkers deal with them as with any. A
 holder that was replaced counts as cancelled, one that was extended as rescheduled. If the outcome of a wish is unknown,
@@ -11,14 +12,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple
 
 from chaos.client.caller import Caller
 from chaos.client.client import Client, Wish, WishAnswer
+from chaos.client.outcome import Outcome
 from chaos.client.repeated import Repeated
 from chaos.history.event import (
     Acked,
     Answered,
+    BatchAnswered,
     Cancelled,
     DeadLettered,
     Event,
@@ -37,12 +41,23 @@ EVERY_S: Final = 0.5
 AT_ONCE: Final = 3
 KEYS: Final = 5
 EXTEND_SHARE: Final = 0.5
+#: So many wishes are an atomic batch of several, each for another key.
+WHOLE_SHARE: Final = 0.25
+WHOLE: Final = (2, 4)
 #: A message is due so soon, and an extended one at most so long after its creation (ms).
 SOON_MS: Final = (1, 3_000)
 MAX_WAIT_MS: Final = 4_000
 
 Name = tuple[str, str]
 """Topic and key."""
+
+
+class _Asked(NamedTuple):
+    """A wish, and when it was asked."""
+
+    wish: Wish
+    mono_ms: float
+    wall_ms: int
 
 
 class Wishes(Repeated):
@@ -76,14 +91,24 @@ class Wishes(Repeated):
             holders.pop(number, None)
 
     async def _once(self) -> None:
-        at = self._chance.randrange(KEYS)
+        chance = self._chance
+        if chance.random() < WHOLE_SHARE:
+            self._runner.start(
+                self._whole([self._name(at) for at in chance.sample(range(KEYS), chance.randint(*WHOLE))])
+            )
+        else:
+            name = self._name(chance.randrange(KEYS))
+            for _ in range(chance.randint(1, AT_ONCE)):
+                self._runner.start(self._wish(name))
+        self._next()
+
+    def _name(self, at: int) -> Name:
+        """The name of a key, another one after a wish of unknown outcome."""
         name = self._topics[at % len(self._topics)], f"wish-{at}-{self._newest[at]}"
         if name in self._doubts:
             self._newest[at] += 1
             name = name[0], f"wish-{at}-{self._newest[at]}"
-        for _ in range(self._chance.randint(1, AT_ONCE)):
-            self._runner.start(self._wish(name))
-        self._next()
+        return name
 
     async def again(self, message: Answered) -> None:
         """Make a wish under the key of this message. Do nothing if it has none, or after the end."""
@@ -92,14 +117,35 @@ class Wishes(Repeated):
             await self._wish(name)
 
     async def _wish(self, name: Name) -> None:
+        client, asked = self._caller.any(), self._offer(name)
         self.in_flight += 1
+        outcome = await client.wish(asked.wish)
+        self.in_flight -= 1
+        self._requested("extend" if asked.wish.extends else "replace", asked)
+        self._answered(client, asked, outcome)
+
+    async def _whole(self, names: Sequence[Name]) -> None:
+        client, asked = self._caller.any(), [self._offer(name) for name in names]
+        self.in_flight += 1
+        outcome = await client.wish_all([each.wish for each in asked])
+        self.in_flight -= 1
+        self._requested("batch", asked[0])
+        kind = "acknowledged" if outcome.kind == "ok" else outcome.kind
+        numbers = tuple(each.wish.number for each in asked)
+        new = (False,) * len(outcome.value or ())
+        self._history.record(BatchAnswered(**self._history.stamp(), numbers=numbers, outcome=kind, replayed=new))
+        for row, each in enumerate(asked):
+            self._answered(client, each, outcome.read(itemgetter(row)))
+
+    def _offer(self, name: Name) -> _Asked:
+        """Make up a wish, and record it."""
         chance, history, number = self._chance, self._history, self._number
         self._number += 1
         self._name_of[number] = name
         topic, key = name
         extends = chance.random() < EXTEND_SHARE
-        asked_mono_ms, asked_ms = history.now()
-        due_ms = asked_ms + chance.randint(*SOON_MS)
+        mono_ms, wall_ms = history.now()
+        due_ms = wall_ms + chance.randint(*SOON_MS)
         strict = topic in self._strict
         history.record(
             Offered(
@@ -107,30 +153,32 @@ class Wishes(Repeated):
             )
         )  # fmt: skip
         # The body is the number by which checkers know a message. So an extended holder keeps its own.
-        wish = Wish(number, topic, key, due_ms, extends, MAX_WAIT_MS)
-        client = self._caller.any()
-        outcome = await client.wish(wish)
-        self.in_flight -= 1
-        kind: Literal["extend", "replace"] = "extend" if extends else "replace"
-        history.record(RequestAnswered(**history.stamp(), kind=kind, name=str(number), asked_mono_ms=asked_mono_ms))
-        answer = outcome.value
+        return _Asked(Wish(number, topic, key, due_ms, extends, MAX_WAIT_MS), mono_ms, wall_ms)
+
+    def _requested(self, kind: Literal["extend", "replace", "batch"], asked: _Asked) -> None:
+        history, name = self._history, str(asked.wish.number)
+        history.record(RequestAnswered(**history.stamp(), kind=kind, name=name, asked_mono_ms=asked.mono_ms))
+
+    def _answered(self, client: Client, asked: _Asked, outcome: Outcome[WishAnswer]) -> None:
+        """Record the answer to a wish, and what it says of the holder of the key."""
+        answer, wish, history = outcome.value, asked.wish, self._history
         history.record(
             Wished(
                 **history.stamp(),
-                number=number,
-                name=f"{topic} {key}",
-                extends=extends,
-                asked_mono_ms=asked_mono_ms,
+                number=wish.number,
+                name=f"{wish.topic} {wish.key}",
+                extends=wish.extends,
+                asked_mono_ms=asked.mono_ms,
                 outcome=outcome.kind if answer is None else answer.outcome,
                 message_id="" if answer is None else answer.id,
                 previous="" if answer is None else answer.previous,
             )
         )
-        told: dict[str, Any] = {"number": number, "node": client.node, "sent_mono_ms": asked_mono_ms}
+        told: dict[str, Any] = {"number": wish.number, "node": client.node, "sent_mono_ms": asked.mono_ms}
         if answer is not None:
-            self._tell(name, told, asked_ms, extends, answer)
+            self._tell((wish.topic, wish.key), told, asked.wall_ms, wish.extends, answer)
         elif outcome.kind == "unknown":
-            self._doubt(name, asked_ms, extends)
+            self._doubt((wish.topic, wish.key), asked.wall_ms, wish.extends)
             self._answer(**told, outcome="unknown", detail=outcome.code)
         else:
             self._answer(**told, outcome="refused", detail=outcome.code)

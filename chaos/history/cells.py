@@ -60,7 +60,7 @@ RACES: Final = (
     "a replace of a leased holder: leased",
     "a wish creates beside a holder that ended or is leased",
     "an atomic batch is sent again and replayed",
-    "an atomic batch has a taken key",
+    "an atomic batch is refused for one line",
     "a message under a key of its own is sent again and replayed",
     "a request under an Idempotency-Key is sent again and replayed",
 )
@@ -228,4 +228,4 @@ def _races_of_keys(history: History) -> Iterator[str]:
         if any(batch.replayed):
             yield "an atomic batch is sent again and replayed"
         elif batch.outcome == "refused":
-            yield "an atomic batch has a taken key"
+            yield "an atomic batch is refused for one line"

@@ -135,23 +135,26 @@ class HttpClient:
         documents = [_document(offer) for offer in offers]
         if taken is not None:
             documents[-1]["key"] = _document(taken)["key"]
-        outcome = await self._ask(
+        return (await self._all_or_none(documents)).read(lambda lines: [of_line(line).result for line in lines])
+
+    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
+        """See `Client.wish`."""
+        return (await self._ask("POST", "/v1/messages", _JSON.decode, json=_wish(wish))).read(_wish_answer)
+
+    async def wish_all(self, wishes: Sequence[Wish]) -> Outcome[Sequence[WishAnswer]]:
+        """See `Client.wish_all`."""
+        return (await self._all_or_none([_wish(wish) for wish in wishes])).read(
+            lambda lines: [*map(_wish_answer, lines)]
+        )
+
+    async def _all_or_none(self, documents: Sequence[dict[str, Any]]) -> Outcome[list[dict[str, Any]]]:
+        return await self._ask(
             "POST",
             "/v1/messages/batch?atomic=true",
             _JSON.decode_lines,
             data=b"\n".join(map(msgspec.json.encode, documents)),
             headers={"Content-Type": "application/x-ndjson"},
         )
-        return outcome.read(lambda lines: [of_line(line).result for line in lines])
-
-    async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
-        """See `Client.wish`."""
-        document = _document(Offer(wish.number, wish.topic, wish.due_ms, keyed=False)) | {"key": wish.key}
-        if wish.extends:
-            document |= {"on_conflict": "extend", "extend": {"max_wait": wish.max_wait_ms, "body": "first"}}
-        else:
-            document["on_conflict"] = "replace"
-        return (await self._ask("POST", "/v1/messages", _JSON.decode, json=document)).read(_wish_answer)
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """See `Client.pull`."""
@@ -255,10 +258,17 @@ def _document(offer: Offer) -> dict[str, object]:
     return fields | {"key": f"k{offer.number}"} if offer.keyed else fields
 
 
+def _wish(wish: Wish) -> dict[str, Any]:
+    document = _document(Offer(wish.number, wish.topic, wish.due_ms, keyed=False)) | {"key": wish.key}
+    if wish.extends:
+        return document | {"on_conflict": "extend", "extend": {"max_wait": wish.max_wait_ms, "body": "first"}}
+    return document | {"on_conflict": "replace"}
+
+
 def _wish_answer(found: dict[str, Any]) -> WishAnswer:
     placed, before = of_line(found).result, found.get("previous")
     if before is None:
-        return WishAnswer(placed.id, placed.due_ms, found["outcome"])
+        return WishAnswer(placed.id, placed.due_ms, found.get("outcome", "created"))  # a line leaves `created` out
     previous = (before["id"], before["prior"], before["attempts_made"], found["revision"])
     return WishAnswer(placed.id, placed.due_ms, found["outcome"], *previous)
 

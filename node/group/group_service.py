@@ -38,8 +38,10 @@ from node.group.status_feed import StatusFeed
 from node.ledger.ask_members import MemberAccounts
 from node.ledger.ledger import Ledgers
 from node.ledger.own_log import HandOverRecords
+from node.message.atomic_batch import AtomicBatches
 from node.message.change import MessageChange
 from node.message.dead_letter import DeadLetters
+from node.message.key_holders import KeyHolders
 from node.message.message_list import MessageList
 from node.message.message_writer import MessageWriter
 from node.message.topic import view_topic
@@ -81,10 +83,14 @@ class GroupService(ClusterService):
         self._status_feed = status_feed
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
+        limits = WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms)
+        holders = KeyHolders(parts.store, self._left_as_it_is)
         self._writing = MessageWriter(
-            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels.require,
-            WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms),
-            self._leadership.require, self._left_as_it_is,
+            parts.store, parts.proposer, parts.clock, parts.levels.require, limits, self._leadership.require, holders
+        )
+        self._batches = AtomicBatches(
+            parts.store, parts.proposer, parts.clock, parts.entropy, parts.levels.require, limits,
+            self._leadership.require, holders,
         )  # fmt: skip
         self._settling = Settling(
             parts.store, parts.clock, parts.entropy, parts.proposer, delivery_log=parts.delivery_log,
@@ -160,7 +166,7 @@ class GroupService(ClusterService):
         """See MessagePort."""
         await self._leadership.sure()
         self._parts.reserve.check()
-        return await self._writing.all_or_none(draft)
+        return await self._batches.write(draft)
 
     @reads_files
     async def message(self, asked: MessageAsked) -> MessageView:

@@ -17,7 +17,7 @@ from node.handover.hand_over_builder import EXACT_BYTES, HandOverBuilder, rows_w
 from node.handover.holds import UnitHolds
 from node.ready.record_check import RecordCheck
 from node.ready.topic_window import LaneKind, Queued
-from replication.apply.message.attempt_order import Rows
+from replication.command.column import Rows
 from storage.format.array import U16, U32, U64
 from storage.tables.topic import Subscription
 

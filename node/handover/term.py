@@ -7,7 +7,7 @@ it goes on after that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -22,7 +22,7 @@ from node.port.receipt import Receipts
 from node.port.trust_window import NEVER, TrustWindow
 from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
-from storage.format.array import I64, U8, U64
+from storage.format.array import I64, U8, U64, Mask
 from storage.record.record import Record
 
 
@@ -57,9 +57,9 @@ class Term(Protocol):
     def poke_by(self, at_ms: int) -> None:
         """Let the dispatcher step at `at_ms` or earlier, because something is due then."""
 
-    def doubts(self, home: int, place: int, record: Record) -> bool:
-        """True if a former leader may have handed this message over without a committed Lease. `home` and `place` are
-        its positions, `record` is its record."""
+    def doubts(self, homes: U64, places: U64, records: Sequence[Record]) -> Mask:
+        """[n], True where a former leader may have handed the message over without a committed Lease. `homes` and
+        `places` are the positions of the messages, `records` their records."""
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
         """Propose a Fail, which retries or ends units whose hand-overs failed. The units are held until its result is

@@ -34,7 +34,7 @@ from node.write.leader_commands import LeaderCommands
 from replication.apply.message.settle import ACKED
 from replication.command.dispatch import Realign
 from replication.command.handover import DEAD, Fail
-from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.array import I64, U8, U16, U32, U64, Mask
 from storage.format.level import has
 from storage.format.position import HOUR_MS
 from storage.record.record import Record
@@ -242,9 +242,9 @@ class LeaderTerm:
         if self._over:
             raise Problem("no-leader", "the leader changed during the wait; ask again")
 
-    def doubts(self, home: int, place: int, record: Record) -> bool:
+    def doubts(self, homes: U64, places: U64, records: Sequence[Record]) -> Mask:
         """See Term."""
-        return self._promotion.doubts(home, place, record)
+        return self._promotion.doubts(homes, places, records)
 
     # -- failed hand-overs
 

@@ -13,7 +13,7 @@ former leader can have shown. Right clocks differ by at most a known span.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from replication.apply.machine import Machine
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.command.dispatch import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
+from storage.format.array import U64, Mask
 from storage.format.level import has
 from storage.format.position import HOUR_MS, MS_PER_TICK
 from storage.record.record import Record
@@ -58,16 +59,15 @@ class Promoted:
             except Problem:  # the outcome is unknown, and a second one says the same
                 await asyncio.sleep(AGAIN_S)
 
-    def doubts(self, home: int, place: int, record: Record) -> bool:
-        """True if a former leader may have handed this message over without a committed Lease. A lease ahead that has
-        not begun raises no doubt, because the caller's command takes it back in the same entry."""
-        if DOUBTFUL_FIELD in record.extension:
-            return True
-        places = [place] if has(self._store.level, "doubt") else [home, place]
-        return any(
-            doubtful_at(self._store, doubt, np.array(places, np.uint64), heard=True).any()
-            for doubt in (self._store.doubt, self._doubt)
-        )
+    def doubts(self, homes: U64, places: U64, records: Sequence[Record]) -> Mask:
+        """See Term. A lease ahead that has not begun raises no doubt, because the caller's command takes it back in the
+        same entry."""
+        doubtful: Mask = np.array([DOUBTFUL_FIELD in record.extension for record in records], np.bool_)
+        for at in (places,) if has(self._store.level, "doubt") else (homes, places):
+            units = self._store.units(at)
+            for doubt in (self._store.doubt, self._doubt):
+                doubtful |= doubtful_at(self._store, doubt, at, heard=True, units=units)
+        return doubtful
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:

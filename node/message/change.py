@@ -67,7 +67,7 @@ class MessageChange:
         """Cancel a message. Raises `unknown-message`, `leased`, `already-settled` and `revision-mismatch`. Raises
         `change-in-progress` if its state allows no change. `through` proposes it, None: the proposer."""
         found = find(self._store, id)
-        order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))
+        order = CancelOrder(found.home, _is_doubtful(term, found), _revision(found, if_match))
         outcome = (through or self._proposer).cancel(order)
         term.holding.until([found.home], outcome)
         # Shielded: if the client goes away, the Cancel and the hold that goes with it stay.
@@ -94,7 +94,7 @@ class MessageChange:
             raise Problem("over-limit", detail)
         order = RescheduleOrder(
             found.home,
-            term.doubts(found.home, found.place, found.record),
+            _is_doubtful(term, found),
             _revision(found, if_match),
             due_ms,
             delay_ms,
@@ -128,6 +128,11 @@ class MessageChange:
         if result == LEASED:
             return _leased(told, self._newest_term(), self._clock.now_ms())
         return _held(told) if result == HELD else _settled(told)
+
+
+def _is_doubtful(term: Term, found: FoundMessage) -> bool:
+    home, place = (np.array([position], np.uint64) for position in (found.home, found.place))
+    return bool(term.doubts(home, place, [found.record])[0])
 
 
 def _revision(found: FoundMessage, if_match: int | None) -> int:

@@ -11,7 +11,7 @@ order in which they came. So do the messages of one request that have the same k
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
@@ -21,35 +21,25 @@ import numpy as np
 from api.port.port import MessageIn
 from api.port.problem import Problem
 from node.handover.term import Leads, Term
+from node.message.key_holders import KeyHolders
 from node.port.draft import Draft, encode_draft, rows_alone, rows_of
 from node.port.message_port import Scheduled, ScheduledRow, Superseded
 from node.port.refusal import NOTHING_DONE, Refusal
 from node.runtime.clock import NodeClock
-from node.runtime.entropy import Entropy
 from node.settle.move_size import move_weight
-from node.write.command_queues import payload_bytes, take_error
+from node.write.command_queues import take_error
 from node.write.once_queue import Requests
 from node.write.proposer import Proposer
-from node.write.schedule import NOTHING, WriteLimits, join_rows, problems_of, schedule_messages, schedule_one
-from node.write.stamp_drafts import stamp_draft
+from node.write.schedule import WriteLimits, join_rows, problems_of, schedule_messages, schedule_one
 from node.write.supersede_queue import Looked, Outcome, SupersedeOrder
-from replication.apply.message.message_location import IN_PROGRESS, find_standing
-from replication.apply.message.schedule import Scheduled as Applied
 from replication.apply.message.supersede import VOID
-from replication.command.schedule import ScheduleAll
-from storage.format.message_id import encode_id
-from storage.format.position import GONE
 from storage.format.schedule_status import CHANGING, FAILED, NEW, SUPERSEDES
-from storage.format.states import LIVES_HERE
 from storage.store import Store
-from storage.tables.operation_row import id_of
 
 #: So many messages of one request wait in the queue at once, as many as several entries take.
 AT_ONCE: Final = 1_000
 #: So many are put into the queue in one step of the loop.
 A_STEP: Final = 64
-#: Bytes of an atomic batch as it stands in its entry. An entry has room for it beside what was take_error before.
-ATOMIC_BYTES_MAX: Final = 9 << 19
 _rule = attrgetter("on_conflict")
 _UNANSWERED: Final = Refusal("internal", "a message has no answer")
 
@@ -57,21 +47,20 @@ _UNANSWERED: Final = Refusal("internal", "a message has no answer")
 class MessageWriter:
     """Writes new messages on one node. The caller has checked that it leads, and that the disk has room. `leads`
     returns the term, and raises a Problem unless the node may answer as leader at this moment. `require` raises one if
-    the cluster's level lacks a feature. `refusal` makes the Problem for a message that a command left as it is."""
+    the cluster's level lacks a feature."""
 
     def __init__(
         self,
         store: Store,
         proposer: Proposer,
         clock: NodeClock,
-        entropy: Entropy,
         require: Callable[[str], None],
         limits: WriteLimits,
         leads: Leads,
-        refusal: Callable[[int, str], Awaitable[Problem]],
+        holders: KeyHolders,
     ) -> None:
-        self._store, self._proposer, self._clock, self._entropy = store, proposer, clock, entropy
-        self._require, self._limits, self._leads, self._left_as_it_is = require, limits, leads, refusal
+        self._store, self._proposer, self._clock = store, proposer, clock
+        self._require, self._limits, self._leads, self._holders = require, limits, leads, holders
 
     async def one(self, message: MessageIn | Draft, through: Requests | None = None) -> ScheduledRow:
         """Write a request's only message. Raises its refusal. `through` proposes it, None: the proposer."""
@@ -112,22 +101,6 @@ class MessageWriter:
         if len(refused) == len(draft) and (len(draft) == 1 or all(each.code in NOTHING_DONE for each in refused)):
             raise refused[0].problem()
         return join_rows([done[row] for row in range(len(draft))])
-
-    async def all_or_none(self, draft: Draft) -> Scheduled:
-        """Write all messages of a draft in one entry, or none. None changes the holder of its key."""
-        self._require("atomic-batch")
-        problems = problems_of(self._store, draft, self._limits, self._clock)
-        if problems:
-            return join_rows([Refusal.of(problems[row]) if row in problems else NOTHING for row in range(len(draft))])
-        bits = self._entropy.id_bits(len(draft))
-        command = ScheduleAll(stamp_draft(draft, now_ms=self._clock.now_ms(), random=bits))
-        size = payload_bytes(command.pack())
-        if size > ATOMIC_BYTES_MAX:
-            detail = f"the batch takes {size} bytes of one entry, at most {ATOMIC_BYTES_MAX} may; send a smaller one"
-            raise Problem("too-large", detail)
-        applied: Applied = await self._proposer.propose_single(command)
-        position, random, due_ms, status = (column.tobytes() for column in applied)
-        return Scheduled(position, random, due_ms, status)
 
     async def _plain(self, draft: Draft, rows: list[int], done: dict[int, ScheduledRow | Refusal]) -> None:
         """Write rows that change no holder."""
@@ -183,13 +156,9 @@ class MessageWriter:
 
     def _look(self, term: Term, topic: str, key: bytes, size: int) -> Looked:
         """Find the holder of a key for a message of `size` bytes."""
-        holder = self._holder(topic, key)
-        if holder == GONE:
-            return Looked(GONE, False, move_weight(size))
-        place = self._store.last_place(holder)
-        at = np.array([place], np.uint64)
-        doubtful = term.doubts(holder, place, self._store.records(at)[0])
-        return Looked(holder, doubtful, move_weight(max(size, int(self._store.units(at)["size"][0]))))
+        found = self._holders.look(term, [(topic, key)])
+        weight = move_weight(max(size, int(found.size[0])))
+        return Looked(int(found.home[0]), bool(found.doubtful[0]), weight)
 
     async def _answer(self, outcome: Outcome | BaseException) -> ScheduledRow | Refusal:
         if isinstance(outcome, Problem):
@@ -197,26 +166,8 @@ class MessageWriter:
         if isinstance(outcome, BaseException):
             raise outcome
         if outcome.status == FAILED:
-            return Refusal.of(await self._refusal(outcome))
+            return Refusal.of(await self._holders.refusal(outcome))
         return row_of(outcome)
-
-    def _holder(self, topic: str, key: bytes) -> int:
-        """The home of the message that holds the key, GONE if nobody does, or its message has ended."""
-        known = self._store.catalog.topic(topic)
-        entry = None if known is None else self._store.catalog.key(known.number, key)
-        if entry is None:
-            return GONE
-        standing = find_standing(self._store, np.array([entry.position], np.uint64))
-        return entry.position if LIVES_HERE[standing.states.state[0]] else GONE
-
-    async def _refusal(self, outcome: Outcome) -> Problem:
-        if outcome.why == IN_PROGRESS:
-            id = id_of(outcome.operation)
-            detail = f"operation {id} is about to move the message that has the key; wait for its end, or abort it"
-            return Problem("in-progress", detail, operation=id)
-        id = encode_id(self._store.group, outcome.previous, outcome.previous_random)
-        refused = await self._left_as_it_is(outcome.why, id)
-        return Problem(refused.code, f"message {id} has the key: {refused.detail}", **refused.extra | {"id": id})
 
 
 def row_of(was: Outcome) -> ScheduledRow:

@@ -26,6 +26,7 @@ from node.port.draft import Draft
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.write.batch_delay import BatchDelay
+from node.write.batch_queue import BatchOrder, BatchQueue
 from node.write.command_queues import (
     ENTRY_ACKS_MAX,
     ENTRY_MOVES_MAX,
@@ -48,6 +49,7 @@ from node.write.once_queue import KeyedRequests, OnceQueue, with_keys
 from node.write.supersede_queue import Outcome as Superseded
 from node.write.supersede_queue import SupersedeOrder, SupersedeQueue
 from replication.apply.machine import Applied
+from replication.apply.message.supersede import Superseded as Answers
 from replication.apply.topic import TopicPut
 from replication.command.entry import Command, encode_entry
 from replication.command.handover import Extend, Fail, Settle
@@ -98,21 +100,14 @@ class Proposer:
         self._cancels = CancelQueue()
         self._reschedules = RescheduleQueue()
         self._supersedes = SupersedeQueue(entropy)
+        self._batches = BatchQueue()
         self._once = OnceQueue()
         self._drops = DropQueue()
         self._singles = SingleQueue()
         self._queues: tuple[Queue, ...] = (
-            self._settles,
-            self._fails,
-            self._extends,
-            self._cancels,
-            self._reschedules,
-            self._supersedes,
-            self._once,
-            self._drops,
-            self._singles,
-            self._messages,
-        )
+            self._settles, self._fails, self._extends, self._cancels, self._reschedules, self._supersedes,
+            self._batches, self._once, self._drops, self._singles, self._messages,
+        )  # fmt: skip
         self._in_flight = False
         #: Entries with Leases that were given up as unknown, oldest first: their index, and the source of their
         #: commands. While this node leads they are in the Raft log and will be applied.
@@ -193,6 +188,13 @@ class Proposer:
         """Let a message replace the holder of its key, or extend it. Returns a future for the reason that `cancel`
         does. Raises `over-limit` if too many wait."""
         future = self._supersedes.add(order)
+        self.kick()
+        return future
+
+    def batch(self, order: BatchOrder) -> asyncio.Future[Answers]:
+        """Write an atomic batch. The result has an answer for each row. Returns a future for the reason that `cancel`
+        does."""
+        future = self._batches.add(order)
         self.kick()
         return future
 

@@ -14,7 +14,7 @@ from node.runtime.entropy import Entropy
 from node.write.command_queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, Section, WaitingQueue, problem_of, resolve
 from node.write.stamp_drafts import stamp_draft
 from replication.apply.message.supersede import Superseded
-from replication.command.supersede import Supersede
+from replication.command.supersede import Changes, Supersede
 from storage.format.position import GONE
 
 #: So many messages may wait, and so many bytes of their records.
@@ -96,13 +96,14 @@ class SupersedeQueue(WaitingQueue[SupersedeOrder, Outcome]):
                 order.hold([found.holder], future)
         draft = join_drafts([order.draft for order, _ in taken])
         self._bytes -= len(draft.records)
-        command = Supersede(
-            stamp_draft(draft, now_ms=now_ms, random=self._entropy.id_bits(len(taken))),
+        changes = Changes(
             holder=np.array([found.holder for found in looked], np.uint64),
             doubtful=np.array([found.doubtful for found in looked], np.uint8),
             max_wait_ms=np.array([key.max_wait_ms for key in draft.keys], np.int64),
             due_only=np.array([key.due_only for key in draft.keys], np.uint8),
         )
+        messages = stamp_draft(draft, now_ms=now_ms, random=self._entropy.id_bits(len(taken)))
+        command = Supersede(messages, changes)
 
         def give(results: Superseded | None, error: str | None, index: int) -> None:
             columns = None if results is None else [column.tolist() for column in results]

@@ -25,7 +25,8 @@ from replication.apply.message.cancel import apply_cancel
 from replication.apply.message.fail import apply_fail
 from replication.apply.message.move import apply_redrive, apply_reschedule
 from replication.apply.message.release import apply_release
-from replication.apply.message.schedule import apply_schedule, apply_schedule_all
+from replication.apply.message.schedule import apply_schedule
+from replication.apply.message.schedule_all import apply_schedule_all
 from replication.apply.message.settle import apply_extend, apply_lease, apply_settle
 from replication.apply.message.supersede import apply_supersede
 from replication.apply.once import apply_once
@@ -45,8 +46,8 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.once import Once
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
-from replication.command.schedule import Schedule, ScheduleAll
-from replication.command.supersede import Supersede
+from replication.command.schedule import Schedule
+from replication.command.supersede import ScheduleAll, Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import FOUNDED, NEEDS

@@ -18,6 +18,9 @@ from replication.command.entry import EntryRefused, pad8
 from storage.format.array import I64
 from storage.format.position import HOUR_MAX, HOUR_MS
 
+Rows = npt.NDArray[np.intp]
+"""The numbers of some rows of a command."""
+
 DUE_MS_MAX = (HOUR_MAX + 1) * HOUR_MS - 1
 """The last millisecond of the last possible hour."""
 

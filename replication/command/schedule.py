@@ -6,12 +6,12 @@ words of the records are checked here, before anything is applied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from replication.command.column import ColumnReader, check_due, filled, names, pack_columns, pack_map
+from replication.command.column import ColumnReader, Rows, check_due, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import I64, U16, U32, U64
 from storage.format.schedule_status import ON_CONFLICT, SUPERSEDES
@@ -107,28 +107,26 @@ class Schedule:
             raise EntryRefused("two keys for one row")
         return cls(topics, due_ms, size, blob, topic, tags, keys, filled(value.get("namespace"), str, "namespace"))
 
+    def of_rows(self, rows: Rows) -> Schedule:
+        """The messages of these rows, which are in rising order."""
+        at = {row: place for place, row in enumerate(rows.tolist())}
+        return replace(
+            self,
+            due_ms=self.due_ms[rows],
+            size=self.size[rows],
+            blob=self.records_of(rows).tobytes(),
+            topic=self.topic[rows],
+            tags=self.tags[rows] if len(self.tags) else self.tags,
+            keys=tuple(replace(key, row=at[key.row]) for key in self.keys if key.row in at),
+        )
 
-@dataclass(frozen=True, slots=True)
-class ScheduleAll:
-    """New messages that are scheduled in one step: all of them, or none. Each has a key."""
-
-    messages: Schedule
-
-    def pack(self) -> Packed:
-        """The command as a section."""
-        _, rows, payload = self.messages.pack()
-        return Kind.SCHEDULE_ALL, rows, payload
-
-    @classmethod
-    def unpack(cls, section: Section) -> ScheduleAll:
-        """The command out of a section. Raises what Schedule.unpack raises, and `EntryRefused` for a row without a key
-        of its own."""
-        messages = Schedule.unpack(section)
-        if len(messages.keys) != section.rows:
-            raise EntryRefused(f"{len(messages.keys)} keys of {section.rows} rows; one for each expected")
-        if len({(int(messages.topic[key.row]), key.key) for key in messages.keys}) < section.rows:
-            raise EntryRefused("two rows with one key; all or none of them may be scheduled")
-        return cls(messages)
+    def records_of(self, rows: Rows) -> U64:
+        """The words of these rows' records, one behind the other."""
+        edges = record_edges(self.size)
+        starts, lengths = edges[rows], edges[rows + 1] - edges[rows]
+        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        words: U64 = np.frombuffer(self.blob, np.uint64)[np.arange(len(shift)) + shift]
+        return words
 
 
 def _check_records(size: U32, blob: memoryview) -> None:

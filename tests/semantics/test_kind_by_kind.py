@@ -70,20 +70,53 @@ def test_key_and_atomic(shared: Runner) -> None:
     [
         ([{"key": "a"}, {}], "invalid-field"),
         ([{"key": "a"}, {"key": "a"}], "invalid-field"),
-        ([{"key": "a"}, {"key": "b", "on_conflict": "replace"}], "not-supported-yet"),
-        ([{"key": "a"}, {"key": "b", "on_conflict": "extend"}], "not-supported-yet"),
+        ([{"key": "a"}, {"key": "a", "on_conflict": "replace"}], "invalid-field"),
     ],
-    ids=["without-a-key", "a-key-twice", "replace", "extend"],
+    ids=["without-a-key", "a-key-twice", "a-key-twice-to-replace"],
 )
 def test_atomic_and(shared: Runner, lines: list[dict[str, Any]], code: str) -> None:
-    """422, because a line without a key is not safe to send again, and two lines cannot have one key. A line that
-    changes the holder of its key is for a later version."""
+    """422, because a line without a key is not safe to send again, and two lines cannot have one key."""
 
     async def story(nodes: RealNodes) -> None:
         said = await nodes.ask("POST /v1/messages/batch?atomic=true", [message("at", **line) for line in lines])
         assert said.status == 422
         assert [(each["line"], each["code"]) for each in said.document["errors"]] == [(2, code)]
         assert await count(nodes, "at") == 0
+
+    shared.run(story(shared.nodes))
+
+
+@pytest.mark.parametrize("holder", ["scheduled", "leased", "delivered", "moving"])
+@pytest.mark.parametrize("rule", ["replace", "extend"])
+def test_atomic_and_a_holder(shared: Runner, rule: str, holder: str) -> None:
+    """Works: each line does what it does alone. If one may not, none does: 422 with the line and its code."""
+    wanted = {
+        ("replace", "scheduled"): "replaced", ("replace", "leased"): "leased",
+        ("replace", "delivered"): None, ("replace", "moving"): "in-progress",
+        ("extend", "scheduled"): "extended", ("extend", "leased"): None,
+        ("extend", "delivered"): None, ("extend", "moving"): "in-progress",
+    }[rule, holder]  # fmt: skip
+
+    async def story(nodes: RealNodes) -> None:
+        topic, other = f"ah-{rule}-{holder}", f"ah-{rule}-{holder}-other"
+        due = {"delay": "1ms"} if holder in ("leased", "delivered") else FAR
+        first = await nodes.done("POST /v1/messages", message(topic, key="a") | due)
+        free = await nodes.done("POST /v1/messages", message(other, key="b"))
+        if holder == "leased":
+            assert len(await nodes.pull(topic, 1)) == 1
+        elif holder == "delivered":
+            await nodes.take(topic, [first["id"]])
+        elif holder == "moving":
+            await _shift_and_pause(nodes, topic)
+        lines = [message(other, key="b", on_conflict="replace"), message(topic, key="a", on_conflict=rule, body=2)]
+        said = await nodes.ask("POST /v1/messages/batch?atomic=true", lines)
+        state = (await nodes.done(f"GET /v1/messages/{free['id']}"))["state"]
+        if wanted in ("leased", "in-progress"):
+            assert [(each["line"], each["code"]) for each in said.document["errors"]] == [(2, wanted)]
+            assert (said.status, state) == (422, "scheduled")
+        else:
+            assert [each.get("outcome") for each in said.lines] == ["replaced", wanted]
+            assert (said.status, state) == (201, "cancelled")
 
     shared.run(story(shared.nodes))
 
@@ -158,14 +191,21 @@ def test_key_and_a_running_operation(shared: Runner, rule: str) -> None:
 
     async def story(nodes: RealNodes) -> None:
         topic = f"ko-{rule}"
-        await nodes.ask("POST /v1/messages/batch", [message(topic) for _ in range(50)])
         last = message(topic, key="a") | {"delay": "10h"}  # messages are moved in the order of their due times
         await nodes.done("POST /v1/messages", last)
-        begun = await nodes.done("POST /v1/operations", {"kind": "shift", "topic": topic, "by": "1h", "rate": 1})
-        await nodes.done(f"POST /v1/operations/{begun['id']}/pause")
+        begun = await _shift_and_pause(nodes, topic)
         said = await nodes.ask("POST /v1/messages", message(topic, key="a", on_conflict=rule, body=2))
         told = said.document.get("outcome") or said.document["code"]
         assert told == ("kept" if rule == "keep" else "in-progress")
         await nodes.done(f"POST /v1/operations/{begun['id']}/abort")
 
     shared.run(story(shared.nodes))
+
+
+async def _shift_and_pause(nodes: RealNodes, topic: str) -> dict[str, Any]:
+    """Begin a shift, and pause it before it has moved the last message of the topic."""
+    await nodes.ask("POST /v1/messages/batch", [message(topic) | {"delay": "30m"} for _ in range(50)])
+    wanted = {"kind": "shift", "topic": topic, "by": "1h", "rate": 1}
+    begun: dict[str, Any] = await nodes.done("POST /v1/operations", wanted)
+    await nodes.done(f"POST /v1/operations/{begun['id']}/pause")
+    return begun

@@ -22,7 +22,7 @@ import storage.tables.key
 from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
-from node.message.message_writer import MessageWriter
+from node.message.atomic_batch import AtomicBatches
 from node.operation.finder import Chunk, Finder
 from node.port.draft import Draft, rows_of
 from node.port.message_port import Scheduled
@@ -31,10 +31,10 @@ from node.write.proposer import Proposer
 from replication.apply.applying import Applying
 from replication.apply.machine import Machine
 from replication.apply.message import supersede
-from replication.apply.message.attempt_order import Rows
 from replication.apply.message.message_location import FREE, SETTLED
 from replication.apply.message.settle import apply_lease
 from replication.apply.registry import CommandRow
+from replication.command.column import Rows
 from replication.command.entry import encode_entry
 from replication.command.handover import Lease
 from replication.command.supersede import Supersede
@@ -283,16 +283,16 @@ def _replaced_and_left() -> list[Patch]:
 
 def _batch_in_two_entries() -> list[Patch]:
     """An atomic batch is proposed in two halves, one after the other."""
-    whole = MessageWriter.all_or_none
+    whole = AtomicBatches.write
 
-    async def halves(self: MessageWriter, draft: Draft) -> Scheduled:
+    async def halves(self: AtomicBatches, draft: Draft) -> Scheduled:
         half = len(draft) // 2
         parts = [rows_of(draft, range(half)), rows_of(draft, range(half, len(draft)))]
         first, second = [await whole(self, part) for part in parts]
         columns = [getattr(first, name) + getattr(second, name) for name in ("position", "random", "due_ms", "status")]
         return Scheduled(*columns)
 
-    return [(MessageWriter, "all_or_none", halves)]
+    return [(AtomicBatches, "write", halves)]
 
 
 def _answer_one_entry_late() -> list[Patch]:

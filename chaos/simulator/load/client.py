@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -130,27 +130,25 @@ class PortClient:
         if taken is not None:
             mark = hashlib.blake2b(messages[-1].body, digest_size=16).digest()
             messages[-1] = replace(messages[-1], key=request_of(taken).key, fingerprint=mark)
-        outcome = await self.call(lambda port: port.schedule_all(messages, ANONYMOUS), "atomic")
-        if outcome.value is None:
-            return Outcome(outcome.kind, None, outcome.code)
-        if {FAILED, CONFLICT} & {*outcome.value.status.tolist()}:
-            return Outcome("refused", None, "invalid-field")  # the whole batch, as over HTTP
-        return Outcome("ok", [_of_row(outcome.value, row).result for row in range(len(offers))])
+        outcome = await self._all_or_none(messages)
+        return outcome.read(lambda result: [_of_row(result, row).result for row in range(len(offers))])
 
     async def wish(self, wish: Wish) -> Outcome[WishAnswer]:
         """See chaos.client.client.Client."""
-        body = str(wish.number).encode()
-        message = MessageIn(
-            wish.topic,
-            body,
-            due_ms=wish.due_ms,
-            key=wish.key,
-            on_conflict="extend" if wish.extends else "replace",
-            fingerprint=hashlib.blake2b(body, digest_size=16).digest(),
-            extend=Extend(wish.max_wait_ms, due_only=True) if wish.extends else None,
-        )
+        message = _wish(wish)
         outcome = await self.call(lambda port: port.schedule_one(message, ANONYMOUS), str(message.on_conflict))
         return outcome.read(_wish_answer)
+
+    async def wish_all(self, wishes: Sequence[Wish]) -> Outcome[Sequence[WishAnswer]]:
+        """See chaos.client.client.Client."""
+        outcome = await self._all_or_none([_wish(wish) for wish in wishes])
+        return outcome.read(lambda result: [*map(_wish_answer, _ones(result))])
+
+    async def _all_or_none(self, messages: Sequence[MessageIn]) -> Outcome[ScheduleResult]:
+        outcome = await self.call(lambda port: port.schedule_all(messages, ANONYMOUS), "atomic")
+        if outcome.value is not None and {FAILED, CONFLICT} & {*outcome.value.status.tolist()}:
+            return Outcome("refused", None, "invalid-field")  # the whole batch, as over HTTP
+        return outcome
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
         """Make a long poll: take up to `most` messages, and wait up to `wait_ms` for the first."""
@@ -258,6 +256,26 @@ def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
         return Outcome("refused", None, "key-conflict")
     replayed = bool(result.status[row] == REPLAYED)
     return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row]), replayed))
+
+
+def _ones(result: ScheduleResult) -> Iterator[ScheduledOne]:
+    """The results of a batch that was written, one by one."""
+    columns = (result.ids.tolist(), result.due_ms.tolist(), result.status.tolist())
+    for row, (id, due_ms, status) in enumerate(zip(*columns, strict=True)):
+        yield ScheduledOne(id.decode(), due_ms, status, result.superseded.get(row))
+
+
+def _wish(wish: Wish) -> MessageIn:
+    body = str(wish.number).encode()
+    return MessageIn(
+        wish.topic,
+        body,
+        due_ms=wish.due_ms,
+        key=wish.key,
+        on_conflict="extend" if wish.extends else "replace",
+        fingerprint=hashlib.blake2b(body, digest_size=16).digest(),
+        extend=Extend(wish.max_wait_ms, due_only=True) if wish.extends else None,
+    )
 
 
 def _wish_answer(found: ScheduledOne) -> WishAnswer:

@@ -18,8 +18,8 @@ from chaos.simulator.time.cost import free
 from node.group.group import Group
 from replication.command.entry import Kind, Section, decode_entry
 from replication.command.operation import BeginOperation
-from replication.command.schedule import Schedule, ScheduleAll
-from replication.command.supersede import Supersede
+from replication.command.schedule import Schedule
+from replication.command.supersede import ScheduleAll, Supersede
 from storage.record.record_rewrite import read_drafts
 
 

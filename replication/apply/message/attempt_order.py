@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.command.column import Rows
 from storage.format.array import U16, U64
-
-Rows = npt.NDArray[np.intp]
 
 _NO_ROWS: Rows = np.empty(0, np.intp)
 

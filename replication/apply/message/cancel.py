@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows, rounds
+from replication.apply.message.attempt_order import rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.apply.message.message_location import (
     FREE,
@@ -21,6 +21,7 @@ from replication.apply.message.message_location import (
     verdicts,
 )
 from replication.apply.message.running_sets import DOUBTFUL, KNOWN, NONE, count_cancelled, owners
+from replication.command.column import Rows
 from replication.command.entry import Envelope
 from replication.command.message import Cancel
 from storage.format.array import U8, U16, U64

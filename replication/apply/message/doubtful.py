@@ -17,18 +17,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from replication.apply.message.unheard import nobody_heard
 from storage.catalog.doubt import CLOCKS_MS, Doubt
-from storage.format.array import U16, U64
+from storage.format.array import U16, U64, Mask
 from storage.format.level import has
 from storage.format.rows import PLANNED, PLANNED_BEFORE, Units
 from storage.format.states import DEAD, LEASED, RELEASED
 from storage.store import Store
 from storage.tables.topic import Topic
-
-Mask = npt.NDArray[np.bool_]
 
 DOUBTFUL_FIELD = "doubtful"
 """The field of a record's extension that says: the message was in doubt when it moved to this place."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from replication.apply.apply_notifier import Moves
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows, fence, rounds
+from replication.apply.message.attempt_order import fence, rounds
 from replication.apply.message.cancel import cancel_free
 from replication.apply.message.dead_letter_copy import Copies, copy_dead
 from replication.apply.message.message_location import settle_everywhere, standing_at
@@ -34,6 +34,7 @@ from replication.apply.message.running_sets import (
 )
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.message.unheard import UNHEARD
+from replication.command.column import Rows
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.command.entry import Envelope
-from storage.format.array import U8, U32, U64
+from storage.format.array import U8, U32, U64, Mask
 from storage.format.batches import SettleBatch, StateColumns
 from storage.format.level import has
 from storage.format.rows import Units
@@ -26,8 +26,6 @@ from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.query.lease_end import lease_ends_ms
 from storage.record.record import Record
 from storage.store import Store
-
-Mask = npt.NDArray[np.bool_]
 
 FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD, IN_PROGRESS = 0, 1, 2, 3, 4, 5, 6
 

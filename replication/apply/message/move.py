@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from replication.apply.apply_notifier import Fresh, Moves
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows, first_of_each, rounds
+from replication.apply.message.attempt_order import first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.apply.message.message_location import (
     FREE,
@@ -30,6 +30,7 @@ from replication.apply.message.message_location import (
     revisions,
 )
 from replication.apply.message.running_sets import judged
+from replication.command.column import Rows
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.format.array import I64, U8, U16, U32, U64

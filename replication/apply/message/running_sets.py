@@ -22,17 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.apply.applying import Applying
-from replication.apply.message.message_location import (
-    FREE,
-    IN_PROGRESS,
-    SETTLED,
-    Mask,
-    MessageLocation,
-    lease_runs,
-    verdicts,
-)
+from replication.apply.message.message_location import FREE, IN_PROGRESS, SETTLED, MessageLocation, lease_runs, verdicts
 from replication.command.entry import Envelope
-from storage.format.array import I64, U8, U32, U64
+from storage.format.array import I64, U8, U32, U64, Mask
 from storage.format.batches import StateColumns
 from storage.format.rows import Units
 from storage.format.states import IS_OPEN

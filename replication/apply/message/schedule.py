@@ -13,14 +13,14 @@ import numpy as np
 
 from replication.apply.apply_notifier import Fresh
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows
+from replication.command.column import Rows
 from replication.command.entry import Envelope
-from replication.command.schedule import Key, Schedule, ScheduleAll
+from replication.command.schedule import Key, Schedule
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.rows import UNIT_KEYED
-from storage.format.schedule_status import CONFLICT, FAILED, KEEP, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, KEEP, KEPT, NEW, REPLAYED
 from storage.format.states import IS_SETTLED, UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
@@ -65,35 +65,12 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
         position[rows] = fresh.position
     _take_keys(store, command, topic, status, position, random, due_ms)
     taken = {row: holder for row, (holder, _) in holders.items() if holder is not None}
-    _name_holders(store, taken, status, position, random, due_ms)
+    name_holders(store, taken, status, position, random, due_ms)
     for row, (_, of_row) in holders.items():
         if of_row is not None:  # the same key twice in this command: the first row holds it
             position[row], random[row], due_ms[row] = position[of_row], random[of_row], due_ms[of_row]
     applying.told.topics(created)
     applying.told.units(fresh, applying.index)
-    return Scheduled(position, random, due_ms, status)
-
-
-def apply_schedule_all(applying: Applying, command: ScheduleAll) -> Scheduled:
-    """Append all rows as `apply_schedule` does, unless one of them is a CONFLICT. Then nothing is written, no topic is
-    created, and the other rows are FAILED.
-    """
-    store, messages = applying.store, command.messages
-    found: dict[int, KeyEntry] = {}
-    for key in messages.keys:
-        topic = store.catalog.topic(messages.topics[int(messages.topic[key.row])], messages.namespace)
-        holder = None if topic is None else store.catalog.key(topic.number, key.key)
-        if holder is not None and _verdict(key, holder.fingerprint) == CONFLICT:
-            found[key.row] = holder
-    held = _still_held(store, [*found.values()], applying.envelope)
-    refused = {row: holder for row, holder in found.items() if holder.position in held}
-    if not refused:
-        return apply_schedule(applying, messages)
-    count = len(messages.topic)
-    position, random, due_ms = np.zeros(count, np.uint64), np.zeros(count, np.uint64), np.zeros(count, np.int64)
-    status = np.full(count, FAILED, np.uint8)
-    status[[*refused]] = CONFLICT
-    _name_holders(store, refused, status, position, random, due_ms)
     return Scheduled(position, random, due_ms, status)
 
 
@@ -106,15 +83,12 @@ def random_of(command: Schedule) -> U64:
 def append_rows(applying: Applying, command: Schedule, topic: U32, due_ms: I64, rows: Rows | None) -> Fresh:
     """Append these rows of the command, or all of them if `rows` is None. `topic` and `due_ms`, [n], have the topic of
     each row and its due time, not before the second `tick`."""
-    words = np.frombuffer(command.blob, np.uint64)
     flags = np.zeros(len(topic), np.uint32)
     if command.keys:
         flags[[key.row for key in command.keys]] |= UNIT_KEYED
     tags = command.tags.copy() if len(command.tags) else np.zeros(len(topic), np.uint64)
     at: Rows | slice = slice(None) if rows is None else rows
-    if rows is not None:
-        edges = record_edges(command.size)
-        words = _gather(words, edges[rows], edges[rows + 1])
+    words = np.frombuffer(command.blob, np.uint64) if rows is None else command.records_of(rows)
     n = len(topic[at])
     batch = UnitBatch(
         due_ms=due_ms[at],
@@ -129,6 +103,19 @@ def append_rows(applying: Applying, command: Schedule, topic: U32, due_ms: I64, 
         created_ms=applying.envelope.now_ms,
     )
     return Fresh(applying.store.append(batch), batch.due_ms, batch.topic, batch.tags, batch.priority)
+
+
+def conflicts(applying: Applying, command: Schedule) -> dict[int, KeyEntry]:
+    """The rows whose keys another message has, with what the catalog knows of it. Nothing is written."""
+    store = applying.store
+    found: dict[int, KeyEntry] = {}
+    for key in command.keys:
+        topic = store.catalog.topic(command.topics[int(command.topic[key.row])], command.namespace)
+        holder = None if topic is None else store.catalog.key(topic.number, key.key)
+        if holder is not None and _verdict(key, holder.fingerprint) == CONFLICT:
+            found[key.row] = holder
+    held = _still_held(store, [*found.values()], applying.envelope)
+    return {row: holder for row, holder in found.items() if holder.position in held}
 
 
 def topics_of(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
@@ -175,7 +162,7 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
     return holders
 
 
-def _name_holders(
+def name_holders(
     store: Store, holders: Mapping[int, KeyEntry], status: U8, position: U64, random: U64, due_ms: I64
 ) -> None:
     """Put the holders of the keys of some rows into the columns of the answer. A REPLAYED row has the due time that the
@@ -225,11 +212,3 @@ def _take_keys(
             row = key.row
             entry = KeyEntry(int(position[row]), int(random[row]), key.fingerprint, int(due_ms[row]))
             store.catalog.put_key(int(topic[row]), key.key, entry)
-
-
-def _gather(words: U64, starts: I64, ends: I64) -> U64:
-    """Copy the records from `starts` to `ends`, one behind the other. Both count words of 8 bytes."""
-    lengths = ends - starts
-    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    gathered: U64 = words[np.arange(len(shift)) + shift]
-    return gathered

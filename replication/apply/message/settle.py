@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows, fence, first_of_each, rounds
+from replication.apply.message.attempt_order import fence, first_of_each, rounds
 from replication.apply.message.doubtful import planned_before
 from replication.apply.message.message_location import settle_everywhere
 from replication.apply.message.running_sets import cancelled_already, count_settled, owners
+from replication.command.column import Rows
 from replication.command.entry import Envelope
 from replication.command.handover import Extend, Lease, Settle
 from storage.format.array import I64, U8, U16, U64

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from replication.apply.applying import Applying
-from replication.apply.message.attempt_order import Rows
 from replication.apply.message.cancel import cancel_free, priors
 from replication.apply.message.message_location import (
     FREE,
@@ -24,7 +23,6 @@ from replication.apply.message.message_location import (
     LEASED,
     SETTLED,
     UNKNOWN,
-    Mask,
     MessageLocation,
     find_standing,
     revisions,
@@ -32,8 +30,9 @@ from replication.apply.message.message_location import (
 from replication.apply.message.move import Leaving, move, revised
 from replication.apply.message.running_sets import NOBODY, Owners, count_cancelled, judged
 from replication.apply.message.schedule import append_rows, random_of, topics_of
+from replication.command.column import Rows
 from replication.command.supersede import Supersede
-from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.array import I64, U8, U16, U32, U64, Mask
 from storage.format.position import GONE
 from storage.format.schedule_status import EXTEND, EXTENDED, FAILED, NEW, REPLACED
 from storage.record.record_rewrite import with_content_of
@@ -42,6 +41,8 @@ from storage.tables.key import KeyEntry
 VOID: Final = 7
 """The row names another holder than the key has, so nothing was done. The other reasons of a FAILED row are LEASED,
 HELD and IN_PROGRESS of replication/apply/message/message_location.py."""
+
+_NO_TOPIC: Final = 0xFFFFFFFF  # the number of no topic
 
 
 class Superseded(NamedTuple):
@@ -76,6 +77,16 @@ class _Holders(NamedTuple):
     owner: Owners | None
 
 
+class _Judged(NamedTuple):
+    """Rows of a command and the holders of their keys, [n]. `new` rows find no holder that they change, and `free` ones
+    change it. `extends` tells which rows have the rule `extend`."""
+
+    holders: _Holders
+    extends: Mask
+    new: Mask
+    free: Mask
+
+
 def apply_supersede(applying: Applying, command: Supersede) -> Superseded:
     """Replace or extend the holders, or schedule the messages. Rows with the same key take effect one after the
     other.
@@ -83,20 +94,8 @@ def apply_supersede(applying: Applying, command: Supersede) -> Superseded:
     messages = command.messages
     topic, created = topics_of(applying.store, messages, applying.envelope)
     applying.told.topics(created)
-    count = len(topic)
-    answer = Superseded(
-        status=np.full(count, FAILED, np.uint8),
-        why=np.full(count, VOID, np.uint8),
-        position=np.zeros(count, np.uint64),
-        random=random_of(messages).copy(),
-        due_ms=np.zeros(count, np.int64),
-        revision=np.ones(count, np.uint32),
-        previous=np.zeros(count, np.uint64),
-        previous_random=np.zeros(count, np.uint64),
-        attempts=np.zeros(count, np.uint16),
-        prior=np.zeros(count, np.uint8),
-        operation=np.full(count, NOBODY, np.int64),
-    )
+    answer = unanswered(len(topic), VOID)
+    answer.random[:] = random_of(messages)
     turns: list[list[int]] = []
     seen: dict[tuple[int, bytes], int] = {}
     for row, key in enumerate(messages.keys):
@@ -109,11 +108,41 @@ def apply_supersede(applying: Applying, command: Supersede) -> Superseded:
     return answer
 
 
-def _turn(applying: Applying, command: Supersede, topic: U32, rows: Rows, answer: Superseded) -> None:
-    """Apply rows that name each key at most one time."""
+def judge(applying: Applying, command: Supersede) -> Superseded:
+    """Judge which rows of a command would take effect now, if each key has one row. Nothing is written. In the answer
+    all rows are FAILED. `why` is FREE for a row that would take effect."""
+    messages = command.messages
+    topics = [applying.store.catalog.topic(name, messages.namespace) for name in messages.topics]
+    numbers = np.array([_NO_TOPIC if topic is None else topic.number for topic in topics], np.uint32)
+    answer = unanswered(len(messages.topic), VOID)
+    rows = np.arange(len(messages.topic))
+    judged = _judge(applying, command, numbers[messages.topic], rows, answer)
+    answer.why[judged.new | judged.free] = FREE
+    return answer
+
+
+def unanswered(count: int, why: int) -> Superseded:
+    """An answer of `count` rows that are FAILED for this reason."""
+    return Superseded(
+        status=np.full(count, FAILED, np.uint8),
+        why=np.full(count, why, np.uint8),
+        position=np.zeros(count, np.uint64),
+        random=np.zeros(count, np.uint64),
+        due_ms=np.zeros(count, np.int64),
+        revision=np.ones(count, np.uint32),
+        previous=np.zeros(count, np.uint64),
+        previous_random=np.zeros(count, np.uint64),
+        attempts=np.zeros(count, np.uint16),
+        prior=np.zeros(count, np.uint8),
+        operation=np.full(count, NOBODY, np.int64),
+    )
+
+
+def _judge(applying: Applying, command: Supersede, topic: U32, rows: Rows, answer: Superseded) -> _Judged:
+    """Judge rows that name each key at most one time. The answer gets the holders, and the reasons of refused rows."""
     holders = _holders(applying, command, topic, rows)
     verdict = holders.verdict
-    named = holders.home == command.holder[rows]
+    named = holders.home == command.changes.holder[rows]
     if applying.changed_keys:  # by an earlier row of this entry, which the leader knew of
         named |= np.isin(holders.home, np.concatenate(applying.changed_keys))
     lives = verdict != SETTLED
@@ -127,6 +156,12 @@ def _turn(applying: Applying, command: Supersede, topic: U32, rows: Rows, answer
         answer.operation[rows[refused]] = holders.owner.move[refused]
     answer.previous[rows], answer.previous_random[rows] = holders.home, holders.random
     answer.attempts[rows] = holders.standing.states.attempt
+    return _Judged(holders, extends, new, free)
+
+
+def _turn(applying: Applying, command: Supersede, topic: U32, rows: Rows, answer: Superseded) -> None:
+    """Apply rows that name each key at most one time."""
+    holders, extends, new, free = _judge(applying, command, topic, rows, answer)
     answer.status[rows[new]] = NEW
     replaced, extended = (free & ~extends).nonzero()[0], (free & extends).nonzero()[0]
     if len(replaced):
@@ -150,7 +185,7 @@ def _holders(applying: Applying, command: Supersede, topic: U32, rows: Rows) -> 
 
 def _doubtful(command: Supersede, rows: Rows, holders: _Holders) -> Mask:
     """The leader's judgement of each row's holder. It is of the holder that the row names, and of no other."""
-    judged: Mask = (command.doubtful[rows] > 0) & (holders.home == command.holder[rows])
+    judged: Mask = (command.changes.doubtful[rows] > 0) & (holders.home == command.changes.holder[rows])
     return judged
 
 
@@ -201,11 +236,11 @@ def _extend(
     place = holders.standing.place[at]
     units, before, asked = store.units(place), store.records(place), command.records()
     created_ms = np.array([record.created_ms for record in before], np.int64)
-    latest_ms = np.maximum(created_ms + command.max_wait_ms[now], units["due_ms"])
+    latest_ms = np.maximum(created_ms + command.changes.max_wait_ms[now], units["due_ms"])
     due_ms = np.minimum(command.messages.due_ms[now], latest_ms)
     doubtful = _doubtful(command, rows, holders)
     prior = priors(store, holders.home, holders.standing, doubtful, at)[at]
-    due_only = command.due_only[now] > 0
+    due_only = command.changes.due_only[now] > 0
     records = [
         record if only else with_content_of(record, asked[row])
         for record, row, only in zip(before, now.tolist(), due_only.tolist(), strict=True)

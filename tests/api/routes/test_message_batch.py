@@ -132,17 +132,15 @@ def test_all_or_none() -> None:
                 b"{",
                 msgspec.json.encode(_ORDER),
                 msgspec.json.encode({**_ORDER, "key": "new"}),
-                msgspec.json.encode({**_ORDER, "key": "k1", "on_conflict": "replace"}),
                 msgspec.json.encode({**_ORDER, "key": "k1", "dealy": 1}),
             ]
             problem = check_problem(await client.batch(b"\n".join(wrong), path), 422, "invalid-field")
-            assert problem["detail"].startswith("5 of the lines cannot be scheduled, so none was; the first is line 2")
+            assert problem["detail"].startswith("4 of the lines cannot be scheduled, so none was; the first is line 2")
             assert [(each["line"], each["code"], each["pointer"]) for each in problem["errors"]] == [
                 (2, "malformed-line", ""),
                 (3, "invalid-field", "/key"),
                 (4, "invalid-field", "/key"),
-                (5, "not-supported-yet", "/on_conflict"),
-                (6, "unknown-field", "/dealy"),
+                (5, "unknown-field", "/dealy"),
             ]
             taken = msgspec.json.encode({**_ORDER, "key": "k1", "delay": "31m"})
             refused = check_problem(await client.batch(wrong[0] + b"\n" + taken, path), 422, "invalid-field", "/key")
@@ -150,5 +148,26 @@ def test_all_or_none() -> None:
             assert len(client.port.held) == count
             large = b'{"topic":"a","key":"k","body":"' + b"x" * (4 << 20) + b'"}'
             assert "4194304 bytes" in check_problem(await client.batch(large, path), 413, "too-large")["detail"]
+
+    run(story())
+
+
+def test_lines_that_change_holders_in_an_atomic_batch() -> None:
+    """Each says what it did. 1,000 of them are taken, and the lines beyond are named."""
+
+    async def story() -> None:
+        async with running() as client:
+            path = "/v1/messages/batch?atomic=true"
+            plain = [{**_ORDER, "key": f"k{row}"} for row in range(1_002)]
+            assert (await client.batch(b"\n".join(map(msgspec.json.encode, plain)), path)).status == 201
+            rules = ["replace", "extend"] * 501
+            changing = [{**line, "on_conflict": rule} for line, rule in zip(plain, rules, strict=True)]
+            lines = [msgspec.json.encode(line) for line in changing]
+            problem = check_problem(await client.batch(b"\n".join(lines), path), 422, "invalid-field")
+            assert [each["pointer"] for each in problem["errors"]] == ["/on_conflict"] * 2
+            assert [each["line"] for each in problem["errors"]] == [1_001, 1_002]
+            assert "at most 1000 lines that replace or extend" in problem["errors"][0]["detail"]
+            done = await client.batch(b"\n".join(lines[:1_000]), path)
+            assert (done.status, [line["outcome"] for line in done.lines[:2]]) == (201, ["replaced", "extended"])
 
     run(story())

@@ -77,6 +77,10 @@ class ScriptedClient:
         """Not asked here."""
         raise NotImplementedError
 
+    async def wish_all(self, wishes: Sequence[Wish]) -> Outcome[Sequence[WishAnswer]]:
+        """Not asked here."""
+        raise NotImplementedError
+
     async def change_operation(self, name: str, verb: Verb) -> Outcome[Many]:
         """Not asked here."""
         raise NotImplementedError

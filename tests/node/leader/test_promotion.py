@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from node.leader.promotion import Promoted, latest_due_ms
@@ -33,7 +34,9 @@ def promoted(
 
 def doubted(log: Log, leader: Promoted, homes: list[int]) -> list[bool]:
     """Of messages that stand where they were born."""
-    return [leader.doubts(home, home, log.record(home)) for home in homes]
+    at = np.array(homes, np.uint64)
+    doubts: list[bool] = leader.doubts(at, at, log.store.records(at)).tolist()
+    return doubts
 
 
 def test_a_clock_that_is_behind_doubts_what_a_right_one_had_reached(log: Log) -> None:

@@ -65,7 +65,7 @@ class Play:
             cancel=self._order, reschedule=self._order, propose_single=lambda command: self.later.wait()
         )
         life: Any = SimpleNamespace(spawn=lambda work: self.tasks.append(asyncio.create_task(work)))
-        self.term: Any = SimpleNamespace(term=1, doubts=lambda home, place, record: False)
+        self.term: Any = SimpleNamespace(term=1, doubts=lambda homes, *_: homes < 0)
         held = cast(HandingOver, self.held)
         self.term.holding = CommandHolds(proposer, life, held, poke=lambda: None, over=lambda: False)
         store: Any = SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT))

@@ -19,8 +19,8 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.once import KeyedRequest, Once
 from replication.command.operation import BeginOperation, ChangeOperation, OperationChunk
 from replication.command.overdue import OverdueCutoff
-from replication.command.schedule import Key, Schedule, ScheduleAll
-from replication.command.supersede import Supersede
+from replication.command.schedule import Key, Schedule
+from replication.command.supersede import Changes, ScheduleAll, Supersede
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import LEVELS
@@ -40,6 +40,12 @@ def _keyed(first: int, second: int) -> Schedule:
     return Schedule(("a",), due_ms, RECORDS.size, RECORDS.blob, topic, tags, keys)
 
 
+CHANGES = Changes(
+    holder=np.array([7, GONE], np.uint64),
+    doubtful=np.array([1, 0], np.uint8),
+    max_wait_ms=np.array([0, 5_000], np.int64),
+    due_only=np.array([0, 1], np.uint8),
+)
 COMMANDS: list[Command] = [
     Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
     ChangeMember("add", "n4", 17, "h:7500", "h:7400"),
@@ -78,14 +84,8 @@ COMMANDS: list[Command] = [
         np.array([1, 2], np.uint64),
         (Key(1, b"k", b"f" * 16, 1),),
     ),
-    Supersede(
-        _keyed(2, 3),
-        holder=np.array([7, GONE], np.uint64),
-        doubtful=np.array([1, 0], np.uint8),
-        max_wait_ms=np.array([0, 5_000], np.int64),
-        due_only=np.array([0, 1], np.uint8),
-    ),
-    ScheduleAll(_keyed(0, 1)),
+    Supersede(_keyed(2, 3), CHANGES),
+    ScheduleAll(_keyed(0, 3), CHANGES),
     Unlink(np.array([472_222], np.int64)),
     OverdueCutoff(1_700_000_000_000, done=True),
     BeginOperation(
@@ -126,6 +126,9 @@ def same(one: Any, other: Any) -> bool:
                 return False
         elif isinstance(left, Schedule):
             if not same(left, right):
+                return False
+        elif isinstance(left, Changes) and isinstance(right, Changes):
+            if [(each.dtype, each.tolist()) for each in left] != [(each.dtype, each.tolist()) for each in right]:
                 return False
         elif left != right:
             return False

@@ -10,7 +10,7 @@ from replication.apply.message.supersede import VOID, Superseded
 from replication.command.entry import EntryRefused, Kind, Section
 from replication.command.operation import BeginOperation
 from replication.command.schedule import Key, Schedule
-from replication.command.supersede import Supersede
+from replication.command.supersede import Changes, Supersede
 from storage.format import states as state
 from storage.format.position import GONE
 from storage.format.predicate import tags_mask
@@ -57,13 +57,13 @@ def wishes(
         ("orders",), due, records.size, records.blob, np.zeros(n, np.uint16), masks,
         tuple(Key(row, name, b"n" * 16, rule) for row, name in enumerate(keys)),
     )  # fmt: skip
-    return Supersede(
-        messages,
+    changes = Changes(
         np.full(n, GONE if holder is None else holder, np.uint64),
         np.full(n, doubtful, np.uint8),
         np.full(n, max_wait_ms, np.int64),
         np.full(n, due_only, np.uint8),
     )
+    return Supersede(messages, changes)
 
 
 def said(log: Log, command: Supersede) -> Superseded:
@@ -260,7 +260,7 @@ def test_a_command_whose_parts_do_not_fit_is_refused(log: Log) -> None:
                     messages.topics, messages.due_ms, messages.size, messages.blob, messages.topic, messages.tags,
                     messages.keys[:1],
                 ),
-                good.holder, good.doubtful, good.max_wait_ms, good.due_only,
+                good.changes,
             ),
             "1 keys of 2 rows",
         ),
@@ -270,7 +270,7 @@ def test_a_command_whose_parts_do_not_fit_is_refused(log: Log) -> None:
                     messages.topics, messages.due_ms, messages.size, bytes(broken), messages.topic, messages.tags,
                     messages.keys,
                 ),
-                good.holder, good.doubtful, good.max_wait_ms, good.due_only,
+                good.changes,
             ),
             "payload checksum",
         ),
