@@ -258,19 +258,28 @@ class Probe:
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as far as this leader can know it. A node that
-        is down, paused or not connected counts as if its clock agreed with the leader's. The leader counts it at the
-        last known median (node/cluster/clock_skew.py), so a leader that is ahead is judged more leniently here."""
+        is down, paused or not connected counts as if its clock agreed with the leader's. So does one that was not heard
+        yet, in the first LEARNS_S of a term (seed 1614). The leader counts it at the last known median
+        (node/cluster/clock_skew.py), so a leader that is ahead is judged more leniently here."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
         peers = leading.group.raft.peers if leading is not None else {}
+        new = leading is not None and self._is_new(leader, leading.group)
         ahead_ms = [own_ms]
         for name, process in self._world.processes.items():
             if name != leader:
                 cut = self._world.network.is_cut(name, leader) or self._world.network.is_cut(leader, name)
                 connected = name in peers and peers[name].connected
                 heard = connected and process.alive and not process.paused and not cut
+                if new and leading is not None:
+                    heard = heard and leading.group.skew.hears(peers[name])
                 ahead_ms.append(self._ahead_ms(name) if heard else own_ms)
         return statistics.median_high(ahead_ms)
+
+    def _is_new(self, leader: str, group: Group) -> bool:
+        """True in the first LEARNS_S of a term."""
+        seen, looks = self._leading.get(leader) is group.leader_term, self._medians_ms[leader]
+        return not seen or len(looks) < (looks.maxlen or 0)
 
     def _ahead_ms(self, name: str) -> float:
         process = self._world.processes[name]
@@ -290,6 +299,7 @@ class Probe:
                 continue
             if self._leading.get(node_id) is not node.group.leader_term:
                 self._leading[node_id] = node.group.leader_term
+                self._medians_ms[node_id].clear()
                 self._promoted(node_id, node.group)
             self._medians_ms[node_id].append(self._median_ms(node_id))
             if node.group.leader_term.trusted():

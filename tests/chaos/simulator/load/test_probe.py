@@ -1,5 +1,6 @@
 """What the probe sees of a leader: which units it has dispatched, by its own windows and records."""
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,3 +197,25 @@ def test_49132_a_clock_is_bound_by_what_was_heard_longest_ago() -> None:
     skew.hears, skew.known = lambda peer: False, None
     clock.bound(0.0)
     assert probe._known_s == {"n1": 112.0}
+
+
+def test_1614_a_new_leader_has_not_heard_every_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five clocks two are fast, the leader's among them. One of the slow ones came back a moment before, and no
+    echo of it has come. A second into the term the leader is bound by all clocks that are connected."""
+    ahead_ms = {"n1": 440.0, "n2": 444.0, "n3": -325.0, "n4": -440.0, "n5": -443.0}
+    unheard, leader_term = Peer("n5", connected=True), object()
+    peers = {name: Peer(name, connected=True) for name in ("n2", "n3", "n4")} | {"n5": unheard}
+    skew: Any = SimpleNamespace(hears=lambda peer: peer is not unheard)
+    group: Any = SimpleNamespace(leader_term=leader_term, raft=SimpleNamespace(peers=peers), skew=skew)
+    process = SimpleNamespace(alive=True, paused=False, node=SimpleNamespace(group=group))
+    world: Any = SimpleNamespace(
+        processes=dict.fromkeys(ahead_ms, process), network=SimpleNamespace(is_cut=lambda *_: False)
+    )
+    probe = Probe.__new__(Probe)
+    probe._world, probe._leading, probe._medians_ms = world, {}, defaultdict(lambda: deque(maxlen=2))
+    monkeypatch.setattr(probe, "_ahead_ms", ahead_ms.__getitem__)
+    assert probe._median_ms("n1") == 440
+    probe._leading["n1"] = leader_term
+    for wanted in (440, 440, -325, -325):
+        assert probe._median_ms("n1") == wanted
+        probe._medians_ms["n1"].append(wanted)
