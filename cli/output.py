@@ -33,6 +33,12 @@ def show_json(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False))
 
 
+def say_settling(count: int) -> None:
+    """Says on stderr that running cancels have cancelled some of the messages shown or counted."""
+    if count:
+        click.echo(f"{count} of these are cancelled already: an operation has not reached them yet", err=True)
+
+
 def show_answer(payload: bytes) -> None:
     """Prints an answer as one JSON line. Bodies in it stay as they were written: numbers, and members named twice."""
     import msgspec

@@ -64,11 +64,13 @@ def array(item: Schema | Shape) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-def page(name: str, item: Schema | Shape, **more: Schema | Shape) -> Shape:
-    """Return the shape of a page of items, with the cursor of the next page."""
+def page(name: str, item: Schema | Shape, optional: Collection[str] = (), **more: Schema | Shape) -> Shape:
+    """Return the shape of a page of items, with the cursor of the next page. `more` are other fields, of which those in
+    `optional` may be missing."""
     cursor = {
         "type": ["string", "null"],
         "maxLength": 1024,
         "description": "Where the next page begins; null on the last.",
     }
-    return Shape(name, {**more, "items": {**array(item), "description": "The page."}, "next_cursor": cursor})
+    members = {**more, "items": {**array(item), "description": "The page."}, "next_cursor": cursor}
+    return Shape(name, members, optional=optional)

@@ -63,7 +63,9 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class MessagePage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of messages without their history, in order of (due time, place). `next_cursor` None: the last page. A
-    page before the last one may have fewer messages than asked for, or none."""
+    page before the last one may have fewer messages than asked for, or none. `settling`: so many of them a running
+    cancel has cancelled already, and has not reached yet."""
 
     items: Sequence[MessageView]
     next_cursor: str | None = None
+    settling: int = 0

@@ -33,6 +33,7 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     ListQuery,
+    MessageCount,
     OperationPort,
     WheelHour,
     WheelQuery,
@@ -346,7 +347,7 @@ class Port(KeyedPort, LedgerPort, MemberPort, OperationPort, SnapshotPort, Proto
         """Return a page of the messages that match, without their history. Raises `unknown-topic`, `over-limit`, and
         `invalid-field` for a cursor of another query or another cluster."""
 
-    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+    async def count(self, query: CountQuery, *, principal: Principal) -> MessageCount:
         """Return how many messages match. Raises `unknown-topic`, `over-limit`."""
 
     async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:

@@ -50,6 +50,14 @@ class ListQuery(CountQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     body: bool = True
 
 
+class MessageCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of messages. `settling`: so many of them a running cancel has cancelled already, and has not reached
+    yet."""
+
+    count: int
+    settling: int = 0
+
+
 class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` messages whose due time is in the step that begins at `from_ms`."""
 
@@ -58,10 +66,12 @@ class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messages by due time. The buckets are `step_ms` long, in the order of their times, without a hole."""
+    """Messages by due time. The buckets are `step_ms` long, in the order of their times, without a hole. `settling` is
+    as in MessageCount."""
 
     step_ms: int
     buckets: Sequence[HistogramBucket]
+    settling: int = 0
 
 
 class WheelQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

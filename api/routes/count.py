@@ -67,7 +67,8 @@ def chosen(values: dict[str, Any]) -> dict[str, Any]:
 async def count(exchange: Exchange) -> Answer:
     """GET /v1/messages/count: count the open messages, or those in the states of `state`."""
     query = CountQuery(**chosen(read_query(exchange, WHICH)))
-    return exchange.document({"count": await exchange.port.count(query, principal=exchange.principal)})
+    found = await exchange.port.count(query, principal=exchange.principal)
+    return exchange.document({"count": found.count} | settling(found.settling))
 
 
 async def histogram(exchange: Exchange) -> Answer:
@@ -79,7 +80,12 @@ async def histogram(exchange: Exchange) -> Answer:
         _check_step(query.to_ms - query.from_ms, step_ms)
     found = await exchange.port.histogram(query, step_ms=step_ms, principal=exchange.principal)
     buckets = [{"from": render_time(each.from_ms), "count": each.count} for each in found.buckets]
-    return exchange.document({"step": render_duration(found.step_ms), "buckets": buckets})
+    return exchange.document({"step": render_duration(found.step_ms), "buckets": buckets} | settling(found.settling))
+
+
+def settling(count: int) -> dict[str, int]:
+    """The field `settling` of an answer, which is left out if it is 0."""
+    return {"settling": count} if count else {}
 
 
 def _check_step(window_ms: int, step_ms: int) -> None:

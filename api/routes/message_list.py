@@ -12,7 +12,7 @@ from api.http.exchange import Exchange
 from api.http.query_window import PAGE, query_cursor, query_limit, read_query
 from api.http.route import Route
 from api.port.queries import ListQuery
-from api.routes.count import WHICH, chosen
+from api.routes.count import WHICH, chosen, settling
 from api.routes.message import show_message
 
 
@@ -38,7 +38,8 @@ async def list_messages(exchange: Exchange) -> Answer:
     query = ListQuery(**chosen(values), limit=values.get("limit", PAGE), cursor=values.get("cursor"), body=with_body)
     page = await exchange.port.messages(query, principal=exchange.principal)
     items = [show_message(view, body=with_body) for view in page.items]
-    return await exchange.compressed(msgspec.json.encode({"items": items, "next_cursor": page.next_cursor}))
+    document = {"items": items, "next_cursor": page.next_cursor} | settling(page.settling)
+    return await exchange.compressed(msgspec.json.encode(document))
 
 
 ROUTES: Final = (Route("GET", "/v1/messages", list_messages, says=LIST),)

@@ -6,7 +6,7 @@ import click
 
 from cli.connection import Connection
 from cli.option import count_options, count_query
-from cli.output import client_options, show_json
+from cli.output import client_options, say_settling, show_json
 
 
 @click.command()
@@ -19,3 +19,4 @@ def command(url: str, timeout: float, output: str, **options: Any) -> None:
         show_json(document)
     else:
         click.echo(document.get("count", ""))
+        say_settling(document.get("settling", 0))

@@ -11,7 +11,7 @@ import click
 
 from cli.connection import Connection
 from cli.option import count_options, count_query
-from cli.output import client_options, show_json, show_table
+from cli.output import client_options, say_settling, show_json, show_table
 from cli.time_option import Duration
 
 #: Characters of the longest bar.
@@ -33,6 +33,7 @@ def command(url: str, timeout: float, output: str, **options: Any) -> None:
     buckets = document.get("buckets", [])
     most = max((bucket["count"] for bucket in buckets), default=0)
     show_table(("from", "count", ""), _rows(buckets, most))
+    say_settling(document.get("settling", 0))
     if options["step"] is None and buckets:
         click.echo(f"each line is {document.get('step')}; --step chooses another", err=True)
 

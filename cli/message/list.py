@@ -10,7 +10,7 @@ import click
 
 from cli.connection import Connection
 from cli.option import count_options, count_query
-from cli.output import client_options, show_answer, show_table
+from cli.output import client_options, say_settling, show_answer, show_table
 from cli.shown import body
 
 COLUMNS = ("id", "topic", "state", "due", "attempt", "tags", "key")
@@ -37,11 +37,12 @@ def command(
     connection = Connection(url, timeout)
     columns = (*COLUMNS, "body") if with_body else COLUMNS
     rows: list[list[object]] = []
-    left = limit
+    left, settling = limit, 0
     while left:
         page = {"limit": left, "cursor": cursor, "body": str(with_body).lower()}
         reply = connection.call("GET", f"/v1/messages{count_query({**options, **page})}")
         items, cursor = reply.document.get("items", []), reply.document.get("next_cursor")
+        settling += reply.document.get("settling", 0)
         left = limit if everything else left - len(items)
         if output == "json":
             show_answer(reply.payload)
@@ -51,6 +52,7 @@ def command(
     if output == "json":
         return
     show_table(columns, rows)
+    say_settling(settling)
     if cursor is not None:
         click.echo(f"more: --cursor {cursor}", err=True)
 

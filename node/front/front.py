@@ -41,6 +41,7 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     ListQuery,
+    MessageCount,
     OperationIn,
     OperationPage,
     OperationVerb,
@@ -228,9 +229,9 @@ class Front:
         """Return a page of messages. Raises `unknown-topic`, `over-limit`, `invalid-field`."""
         return await self.groups.of_topic(query.topic).leading.messages(query)
 
-    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+    async def count(self, query: CountQuery, *, principal: Principal) -> MessageCount:
         """Count messages. Raises `unknown-topic`, `over-limit`."""
-        return (await self.groups.of_topic(query.topic).leading.count(query)).count
+        return await self.groups.of_topic(query.topic).leading.count(query)
 
     async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
         """Count messages by due time. Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many

@@ -24,6 +24,7 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     ListQuery,
+    MessageCount,
     OperationIn,
     OperationPage,
     OperationView,
@@ -55,7 +56,6 @@ from node.port.draft import Draft
 from node.port.group_port import GroupStatus, OnceAsked, OnceDone
 from node.port.message_port import (
     CancelAsked,
-    Counted,
     HistogramAsked,
     MessageAsked,
     OperationAsked,
@@ -303,10 +303,10 @@ class GroupService(ClusterService):
         return await self._list.page(query, self._leadership.require)
 
     @reads_files
-    async def count(self, query: CountQuery) -> Counted:
+    async def count(self, query: CountQuery) -> MessageCount:
         """See MessagePort."""
         await self._leadership.sure()
-        return Counted(await self._parts.counting.count(query, self._leadership.require))
+        return await self._parts.counting.count(query, self._leadership.require)
 
     @reads_files
     async def histogram(self, asked: HistogramAsked) -> Histogram:

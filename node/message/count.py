@@ -2,7 +2,9 @@
 
 The leader counts what it has applied (storage/query/count.py does the work). Each hour is counted as of one moment, and
 the next hour a little later. So a message that moves to another hour during a count may be counted twice or not at all.
-A hand-over shows in the counts once its Lease is applied.
+A hand-over shows in the counts once its Lease is applied. A running cancel shows where its chunks are applied. Until
+then its messages are counted, and again as `settling`. So the hours that it has to pass are read, even if a counter has
+the number of their messages.
 
 Counts take turns, one piece of each. So counting takes one core at most, and the count of a single hour need not wait
 until all hours were counted for another client. A few counts may be under way, and further ones are refused. If a count
@@ -23,7 +25,14 @@ from typing import Final
 
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
-from api.port.queries import HISTOGRAM_BUCKETS_MAX, HISTOGRAM_CHOSEN_MAX, CountQuery, Histogram, HistogramBucket
+from api.port.queries import (
+    HISTOGRAM_BUCKETS_MAX,
+    HISTOGRAM_CHOSEN_MAX,
+    CountQuery,
+    Histogram,
+    HistogramBucket,
+    MessageCount,
+)
 from api.port.timestamp import FIRST_MS
 from node.handover.term import Leads
 from node.message.selection_of import selection_of
@@ -35,9 +44,10 @@ from storage.format.predicate import Predicate
 from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.hour.hour_table import Extents
-from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
+from storage.query.count import DueTally, HourCount, Members, Tally, TooManyBuckets, TopicTally, Total
 from storage.query.selection import Selection
 from storage.store import Store
+from storage.tables.registry import OPERATIONS
 
 #: A piece has so many hours, or as many as have so many units. Between two pieces the node checks that it still leads.
 PIECE_HOURS: Final = 64
@@ -70,11 +80,11 @@ class Counting:
         self._topics_until_s = 0.0
         self._topics_term = -1
 
-    async def count(self, query: CountQuery, leads: Leads) -> int:
+    async def count(self, query: CountQuery, leads: Leads) -> MessageCount:
         """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
-        selection, total = selection_of(self._store, query), Total()
-        await self._pass(selection, total, leads)
-        return total.count
+        selection, total, settling = selection_of(self._store, query), Total(), Total()
+        await self._pass(selection, total, leads, settling=settling)
+        return MessageCount(total.count, settling.count)
 
     async def histogram(self, query: CountQuery, step_ms: int | None, leads: Leads) -> Histogram:
         """Count the messages that match, in buckets of `step_ms` by their due times. None: a step of STEPS_MS, by which
@@ -86,12 +96,13 @@ class Counting:
         else:
             tally = DueTally(query.from_ms or 0, (step_ms,), HISTOGRAM_BUCKETS_MAX, query.from_ms, last_ms)
         try:
-            await self._pass(selection, tally, leads)
+            settling = Total()
+            await self._pass(selection, tally, leads, settling=settling)
             # A bucket that begins at a multiple of its step may begin before the first time there is.
             buckets = [HistogramBucket(max(from_ms, FIRST_MS), count) for from_ms, count in tally.buckets()]
         except TooManyBuckets:
             raise _too_many(tally.step_ms) from None
-        return Histogram(tally.step_ms, buckets)
+        return Histogram(tally.step_ms, buckets, settling.count)
 
     def _steps(self, selection: Selection) -> Sequence[int]:
         """The steps from which the histogram of a selection chooses. Of all open messages it is known beforehand which
@@ -136,13 +147,19 @@ class Counting:
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
     async def _pass(
-        self, selection: Selection, tally: Tally, leads: Leads, counted: list[Extents] | None = None
+        self,
+        selection: Selection,
+        tally: Tally,
+        leads: Leads,
+        counted: list[Extents] | None = None,
+        settling: Tally | None = None,
     ) -> float:
         """Count the messages that match into `tally`, hour by hour. Return the seconds that this pass worked. Append to
-        `counted` how many units each hour had when it was counted."""
+        `counted` how many units each hour had when it was counted. Count into `settling` the messages that running
+        cancels have not reached yet."""
         clock, took_s = self._clock, 0.0
         now_ms, selection = clock.now_ms(), replace(selection, term=leads().term)
-        pieces = self._pieces(selection, tally, now_ms, counted)
+        pieces = self._pieces(selection, tally, now_ms, counted, settling)
         async with self._turns.shared() as turn:
             while True:
                 async with turn:
@@ -155,7 +172,12 @@ class Counting:
                 leads()
 
     def _pieces(
-        self, selection: Selection, tally: Tally, now_ms: int, counted: list[Extents] | None
+        self,
+        selection: Selection,
+        tally: Tally,
+        now_ms: int,
+        counted: list[Extents] | None,
+        settling: Tally | None,
     ) -> Iterator[list[HourCount]]:
         """Yield the pieces (counts of some hours) to be read, each made when it is asked for. A piece may be empty.
         Counts that need no reading are added to `tally` at once."""
@@ -164,9 +186,11 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            counted_whole = selection.all_open(hour) and tally.add_hour(hour, store.open_units(hour))
+            members = None if settling is None else self._settling(hour, settling)
+            known = members is None and selection.all_open(hour)
+            counted_whole = known and tally.add_hour(hour, store.open_units(hour))
             if not counted_whole and (found := store.selectable(hour, selection)) is not None:
-                piece.append(HourCount(found, selection, now_ms))
+                piece.append(HourCount(found, selection, now_ms, members))
                 units += found.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:
                 if counted is not None:
@@ -176,6 +200,12 @@ class Counting:
         if counted is not None:
             counted.append(store.extents(looked))
         yield piece
+
+    def _settling(self, hour: int, tally: Tally) -> Members | None:
+        """The running cancels that may still have messages of an hour. None if there are none."""
+        sets = self._store.catalog.of(OPERATIONS).of_open
+        cancels = [each.frozen() for each in sets if not each.rule.moves and each.may_meet(hour)]
+        return Members(cancels, tally) if cancels else None
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:
         """Read a piece in a thread. If the caller is cancelled, the thread is stopped before the next caller has its

@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,6 +30,7 @@ from node.message.selection_of import selection_of
 from node.message.view import SCHEDULED_WORD, place_states, tell, view_message, view_untouched
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
+from replication.apply.message.running_sets import NOBODY, owners
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.array import U32, U64
 from storage.format.message_id import encode_id, encode_ids
@@ -64,6 +65,14 @@ class _Found(NamedTuple):
     hours: int
 
 
+@dataclasses.dataclass(slots=True)
+class _Page:
+    """The messages of a page so far. `settling` is as in MessagePage."""
+
+    views: list[MessageView] = dataclasses.field(default_factory=list)
+    settling: int = 0
+
+
 class MessageList:
     """Lists messages on one node. The caller has checked that the node leads. `leads` returns the term, and raises a
     Problem unless the node may answer as leader at this moment."""
@@ -81,18 +90,19 @@ class MessageList:
         if query.cursor is not None:
             rest = read_cursor(query.cursor, query, cluster)
         selection = dataclasses.replace(selection_of(self._store, query), term=leads().term)
-        views: list[MessageView] = []
+        page = _Page()
         looked = hours = 0
         async with self._turns.shared() as turn:
-            while rest is not None and len(views) < query.limit and looked < LOOK_UNITS and hours < LOOK_HOURS:
+            while rest is not None and len(page.views) < query.limit and looked < LOOK_UNITS and hours < LOOK_HOURS:
                 async with turn:
-                    found = await self._look(selection, rest, query.limit - len(views))
+                    found = await self._look(selection, rest, query.limit - len(page.views))
                 rest = found.rest
                 looked, hours = looked + found.looked, hours + found.hours
-                if (unshown := await self._show(found, query, views, leads)) is not None:
+                if (unshown := await self._show(found, query, page, leads)) is not None:
                     rest = unshown
                     break
-        return MessagePage(views, None if rest is None else write_cursor(rest, query, cluster))
+        cursor = None if rest is None else write_cursor(rest, query, cluster)
+        return MessagePage(page.views, cursor, page.settling)
 
     async def _look(self, selection: Selection, begin: PageStart, most: int) -> _Found:
         """Find the first selected messages from `begin` on, in the next hours. They are read in a thread."""
@@ -128,23 +138,32 @@ class MessageList:
             return self._store.open_hours(first, last)
         return self._store.hours(first, last + 1)
 
-    async def _show(self, found: _Found, query: ListQuery, views: list[MessageView], leads: Leads) -> PageStart | None:
-        """Add the found messages to `views`. Return where those begin that would make the page too large, None if there
-        are none."""
-        size = sum(len(view.body) for view in views)
+    async def _show(self, found: _Found, query: ListQuery, page: _Page, leads: Leads) -> PageStart | None:
+        """Add the found messages to the page. Return where those begin that would make it too large, None if there are
+        none."""
+        views, size = page.views, sum(len(view.body) for view in page.views)
         for piece in _pieces(found.units["size"]):
             await asyncio.sleep(0)
             shown, with_history = self._views(found.places[piece], found.units[piece], query, leads())
             for row in with_history:
                 if (view := await self._told(int(found.places[piece][row]), query, leads)) is not None:
                     shown[row] = view
+            settling = self._settling(found.places[piece], shown)
             for row, view in sorted(shown.items()):
                 size += len(view.body)
                 if views and size > PULL_BYTES_MAX:
                     at = piece.start + row
                     return PageStart(int(found.units["due_ms"][at]), int(found.places[at]))
                 views.append(view)
+                page.settling += row in settling
         return None
+
+    def _settling(self, places: U64, shown: Mapping[int, MessageView]) -> Collection[int]:
+        """The shown messages that a running cancel has not reached yet, by the rows of their places."""
+        waiting = [row for row, view in shown.items() if view.state in (SCHEDULED_WORD, READY_WORD)]
+        at = places[waiting]
+        found = owners(self._store, at, self._store.states(at))
+        return () if found is None else [waiting[row] for row in np.flatnonzero(found.cancel != NOBODY).tolist()]
 
     def _views(
         self, places: U64, units: Units, query: ListQuery, term: Term

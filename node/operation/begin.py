@@ -177,7 +177,7 @@ class OperationBegin:
             return await self._matched_of_ended(wish, leads)
         topics: tuple[str | None, ...] = (None,) if wish.topics is None else wish.topics
         queries = [CountQuery(topic=topic, from_ms=wish.from_ms, to_ms=wish.to_ms, tag=wish.tag) for topic in topics]
-        return sum([await self._counting.count(query, leads) for query in queries])
+        return sum([(await self._counting.count(query, leads)).count for query in queries])
 
     async def _matched_of_ended(self, wish: OperationIn, leads: Leads) -> int:
         """The same for ended messages: they are found as for an operation that begins now."""

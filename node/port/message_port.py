@@ -16,6 +16,7 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     ListQuery,
+    MessageCount,
     OperationIn,
     OperationPage,
     OperationVerb,
@@ -87,12 +88,6 @@ class RescheduleAsked(Plain, frozen=True):
     if_match: Count | None = None
 
 
-class Counted(Plain, frozen=True):
-    """A number of messages."""
-
-    count: Count
-
-
 class HistogramAsked(Plain, frozen=True):
     """A count by due time, in buckets of `step_ms`. None: the leader chooses the step."""
 
@@ -153,7 +148,7 @@ class MessagePort(Protocol):
         """Return a page of messages. Raises `unknown-topic`, `over-limit`, and `invalid-field` for a cursor of another
         query or another cluster."""
 
-    async def count(self, query: CountQuery) -> Counted:
+    async def count(self, query: CountQuery) -> MessageCount:
         """Count messages. Raises `unknown-topic`, `over-limit`."""
 
     async def histogram(self, asked: HistogramAsked) -> Histogram:

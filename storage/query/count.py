@@ -3,17 +3,20 @@
 A count runs in a thread over what its selection has captured. A million units take a few hundredths of a second.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from storage.format.array import I64, U8, U32
-from storage.format.position import HOUR_MS
+from storage.format.array import I64, U8, U32, U64, Mask
+from storage.format.position import HOUR_MS, INDEX_BITS
 from storage.format.rows import Units
-from storage.format.states import STANDINGS
-from storage.query.selection import SelectedHour
+from storage.format.states import PENDING, READY, STANDINGS
+from storage.hour.hour import Hour
+from storage.query.selection import SelectedHour, Selection
 
 _TOPICS_DENSE: Final = 4096
 
@@ -30,9 +33,31 @@ class Tally(Protocol):
         nothing is added."""
 
 
+class MemberSet(Protocol):
+    """The set of an operation, as it was at one moment (storage/tables/running_set.py)."""
+
+    def has(
+        self, positions: U64, due_ms: I64, topic: U32, tags: U64, tags_of: Callable[[U64], Sequence[Sequence[str]]]
+    ) -> Mask:
+        """True, [n], for units of the set. The columns are those of the index. `tags_of` reads the tags of units."""
+
+
+class Members(NamedTuple):
+    """Sets of operations, as they are at one moment, and the tally of the counted messages that they have. A message
+    whose lease runs does not count."""
+
+    sets: Sequence[MemberSet]
+    tally: Tally
+
+
 class HourCount(SelectedHour):
     """Counts the selected messages of one hour, as they are when this is made. Make it on the loop's thread, and call
     `run` once, in any thread."""
+
+    def __init__(self, hour: Hour, selection: Selection, now_ms: int, members: Members | None = None) -> None:
+        """`members`: those of the messages that are counted again."""
+        super().__init__(hour, selection, now_ms)
+        self._members = members
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
         """Add the messages to `tally`. Once `stopped` is true it stops early, and only a part of the messages is added.
@@ -56,8 +81,30 @@ class HourCount(SelectedHour):
         if self.selection.which.tags is not None:
             keep = self.tagged(rows + first, units["size"][rows])
             rows, due_ms, standing = rows[keep], due_ms[keep], standing[keep]
-        if len(rows):
-            tally.add(due_ms, units["topic"][rows], standing)
+        if not len(rows):
+            return
+        tally.add(due_ms, units["topic"][rows], standing)
+        if self._members is not None:
+            waits = (standing == PENDING) | (standing == READY)
+            self._count_members(units[rows[waits]], standing[waits], self._members)
+
+    def _count_members(self, units: Units, standing: U8, members: Members) -> None:
+        """Add those of these units that a set has."""
+        places = units["global_index"] | np.uint64(self.source.number << INDEX_BITS)
+        left = np.arange(len(units))
+        for each in members.sets:
+            its = units[left]
+
+            def tags_of(positions: U64, its: Units = its, at: U64 = places[left]) -> Sequence[Sequence[str]]:
+                rows = np.searchsorted(at, positions)
+                found = self.records(its["global_index"][rows].astype(np.int64), its["size"][rows])
+                return [record.tags for record in found]
+
+            has = each.has(places[left], its["due_ms"], its["topic"], its["tags"], tags_of)
+            left = left[~has]
+        there = np.setdiff1d(np.arange(len(units)), left, assume_unique=True)
+        if len(there):
+            members.tally.add(units["due_ms"][there], units["topic"][there], standing[there])
 
 
 class Total:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from storage.format.array import I64, U32, U64
-from storage.format.position import hours_of, indexes_of
+from storage.format.position import INDEX_BITS, hours_of, indexes_of
 from storage.format.predicate import Mask
 from storage.tables.operation_row import Operation
 
@@ -21,6 +21,16 @@ class RunningSet:
         self.hours: I64 = np.frombuffer(row.hours, np.int64)
         self.ends: I64 = np.frombuffer(row.ends, np.int64)
         self._settles: I64 = np.frombuffer(row.settles, np.int64)
+
+    def frozen(self) -> RunningSet:
+        """The set as it is now. It may be asked in another thread."""
+        return RunningSet(Operation(self.operation.row, self.operation.progress))
+
+    def may_meet(self, hour: int) -> bool:
+        """False if it surely has no unit of this hour left."""
+        at = int(self.hours.searchsorted(hour))
+        passed = not self.rule.moves and hour < self.operation.progress.reached.place >> INDEX_BITS
+        return at < len(self.hours) and int(self.hours[at]) == hour and not passed
 
     def bounds(self, hour: int) -> tuple[int, int]:
         """The bounds of the set in one of its hours. Units at the first, a global_index, and behind it are of no set.

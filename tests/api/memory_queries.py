@@ -11,6 +11,7 @@ from api.port.queries import (
     DeadQuery,
     Histogram,
     HistogramBucket,
+    MessageCount,
     OperationIn,
     OperationPage,
     OperationVerb,
@@ -68,8 +69,8 @@ class MemoryQueries(MemoryCluster):
 
         return [held for held in self._matching(query) if state(held) in query.states]
 
-    async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        return len(self._counted(query))
+    async def count(self, query: CountQuery, *, principal: Principal) -> MessageCount:
+        return MessageCount(len(self._counted(query)))
 
     async def histogram(self, query: CountQuery, *, step_ms: int | None, principal: Principal) -> Histogram:
         step_ms = step_ms or 900_000

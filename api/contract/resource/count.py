@@ -26,11 +26,19 @@ _STEP: Final = Parameter(
 WHICH: Final = (TOPIC, *WINDOW, TAG, _STATES)
 """The parameters that choose messages."""
 
+SETTLING: Final = schema.said(
+    schema.COUNT, "How many of these messages a running cancel has cancelled already, and has not reached yet."
+)
+
 COUNT: Final = Operation(
     "countMessages",
     "Count messages",
     ok(
-        Shape("Count", {"count": schema.said(schema.COUNT, "How many messages there are.")}),
+        Shape(
+            "Count",
+            {"count": schema.said(schema.COUNT, "How many messages there are."), "settling": SETTLING},
+            optional=("settling",),
+        ),
         "Each hour as of one moment.",
     ),
     parameters=WHICH,
@@ -53,7 +61,9 @@ HISTOGRAM: Final = Operation(
             {
                 "step": schema.said(schema.DURATION, "How long a bucket is."),
                 "buckets": schema.said(array(_BUCKET), "In order of time, without a hole."),
+                "settling": SETTLING,
             },
+            optional=("settling",),
         ),
         "Buckets one behind the other, empty ones too.",
     ),

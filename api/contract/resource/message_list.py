@@ -4,7 +4,7 @@ from typing import Final
 
 from api.contract import schema
 from api.contract.operation import CURSOR, LIMIT, Example, Operation, Parameter, ok
-from api.contract.resource.count import WHICH
+from api.contract.resource.count import SETTLING, WHICH
 from api.contract.resource.message import message_members
 from api.contract.shape import Shape, page
 
@@ -20,7 +20,10 @@ _BODY: Final = Parameter(
 LIST: Final = Operation(
     "listMessages",
     "List messages",
-    ok(page("Messages", _LISTED), "In order of due time. A page may be short, or empty, although another follows."),
+    ok(
+        page("Messages", _LISTED, optional=("settling",), settling=SETTLING),
+        "In order of due time. A page may be short, or empty, although another follows.",
+    ),
     parameters=(*WHICH, _BODY, LIMIT, CURSOR),
     errors=("unknown-topic", "over-limit"),
     examples=(

@@ -57,7 +57,7 @@ class Tally:
         outcome = await self._caller.any().call(lambda port: port.count(query, principal=ANONYMOUS), "count")
         if outcome.value is not None:
             stamp = self._history.stamp()
-            self._history.record(Counted(**stamp, topic=topic, asked_mono_ms=asked_ms, count=outcome.value))
+            self._history.record(Counted(**stamp, topic=topic, asked_mono_ms=asked_ms, count=outcome.value.count))
 
     def sum_up(self) -> None:
         """Ask the ledger for its sums."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from api.port.queries import HISTOGRAM_BUCKETS_MAX
+from api.port.message import MessagePage
+from api.port.queries import HISTOGRAM_BUCKETS_MAX, Histogram, MessageCount
 from api.port.timestamp import render_time
 from storage.format.states import STANDINGS
 from tests.api.harness import Client, check_problem, run, running
@@ -132,5 +133,30 @@ def test_the_widest_window() -> None:
         async with running() as client:
             window = f"from={NOW_MS}&to={NOW_MS + HISTOGRAM_BUCKETS_MAX}&step=1"
             assert (await client.send("GET", f"/v1/messages/histogram?{window}")).status == 200
+
+    run(story())
+
+
+def test_what_a_running_cancel_has_yet_to_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, histograms and lists say it. The field is left out if it is 0."""
+
+    async def story() -> None:
+        async with running() as client:
+            for path in ("/v1/messages/count", "/v1/messages/histogram", "/v1/messages"):
+                assert "settling" not in (await client.send("GET", path)).json
+            answers = {
+                "count": MessageCount(5, settling=2),
+                "histogram": Histogram(1_000, [], settling=3),
+                "messages": MessagePage([], settling=4),
+            }
+            for name, answer in answers.items():
+
+                async def said(*asked: object, answer: object = answer, **more: object) -> object:
+                    return answer
+
+                monkeypatch.setattr(client.port, name, said)
+            assert (await client.send("GET", "/v1/messages/count")).json == {"count": 5, "settling": 2}
+            assert (await client.send("GET", "/v1/messages/histogram")).json["settling"] == 3
+            assert (await client.send("GET", "/v1/messages")).json["settling"] == 4
 
     run(story())

@@ -99,3 +99,20 @@ def test_help_names_each_state() -> None:
     found = next(each for each in cli.message.count.command.params if each.name == "state")
     assert isinstance(found, click.Option)
     assert found.help == ", ".join(STANDINGS)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [("count", {"count": 12}), ("histogram", BUCKETS), ("list", {"items": [], "next_cursor": None})],
+)
+def test_what_a_running_cancel_has_yet_to_reach(
+    node: ScriptedNode, call: Call, command: str, answer: dict[str, object]
+) -> None:
+    """Said on stderr, so that scripts read the same number."""
+    node.say(200, answer)
+    before = call(command)
+    assert "cancelled already" not in before.stderr
+    node.say(200, answer | {"settling": 3})
+    result = call(command)
+    assert result.stdout == before.stdout
+    assert "3 of these are cancelled already: an operation has not reached them yet" in result.stderr

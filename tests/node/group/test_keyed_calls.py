@@ -64,7 +64,7 @@ async def ask(
 
 async def count(node: Node, topic: str = "orders") -> int:
     """The open messages of a topic."""
-    return await node.front.count(CountQuery(topic=topic), principal=ANONYMOUS)
+    return (await node.front.count(CountQuery(topic=topic), principal=ANONYMOUS)).count
 
 
 async def twice(nodes: list[Node], method: str, path: str, body: Any = None, key: str = "k", **more: Any) -> Said:

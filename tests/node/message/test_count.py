@@ -26,7 +26,7 @@ STATES = (*OPEN_STATES, "delivered", "cancelled", "dead", "expired")
 
 
 async def _count(node: Node, **query: Any) -> int:
-    return await node.front.count(CountQuery(**query), principal=ANONYMOUS)
+    return (await node.front.count(CountQuery(**query), principal=ANONYMOUS)).count
 
 
 def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:

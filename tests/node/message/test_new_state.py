@@ -61,8 +61,8 @@ def test_a_node_tells_what_it_is(tmp_path: Path) -> None:
         node.group.store.settle(SettleBatch.of(at, what=HALF.number, at_ms=now_ms, term=9, attempt=1))
         view = await service.message(id, local=False, principal=ANONYMOUS)
         assert (view.state, view.settled_ms, view.history[-1].event) == ("half", None, "half")
-        assert await service.count(CountQuery(topic="t"), principal=ANONYMOUS) == 0
-        assert await service.count(CountQuery(states=("half",)), principal=ANONYMOUS) == 2
+        assert (await service.count(CountQuery(topic="t"), principal=ANONYMOUS)).count == 0
+        assert (await service.count(CountQuery(states=("half",)), principal=ANONYMOUS)).count == 2
         (topic,) = await service.topics("", 9, counts=True, principal=ANONYMOUS)
         assert topic.counts is not None
         assert {word: count for word, count in topic.counts.items() if count} == {"half": 2}

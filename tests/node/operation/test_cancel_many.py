@@ -121,9 +121,9 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
         await ready(node)
         await everything(node)
         query = CountQuery(topic="a")
-        count = await node.front.count(query, principal=ANONYMOUS)
+        count = (await node.front.count(query, principal=ANONYMOUS)).count
         assert (await begin(node, wish("a", dry_run=True))).matched == count > 0
-        assert await node.front.count(query, principal=ANONYMOUS) == count
+        assert (await node.front.count(query, principal=ANONYMOUS)).count == count
         assert (await node.front.operations(None, 10, principal=ANONYMOUS)).items == []
 
     run_node(tmp_path / "n1", play)
