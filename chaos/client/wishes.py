@@ -73,6 +73,7 @@ class Wishes(Repeated):
         self._number = FIRST_NUMBER
         self._by_id: dict[str, int] = {}
         self._open: defaultdict[Name, dict[int, str]] = defaultdict(dict)  # numbers and ids that may have the key
+        self._ends: defaultdict[Name, list[tuple[float, str]]] = defaultdict(list)  # when each holder ended, and its id
         self._doubts: defaultdict[Name, list[tuple[int, bool]]] = defaultdict(list)  # unknown wishes: asked, extends
         self._early: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)  # changes of ids not known yet
         self._newest = [0] * KEYS  # the number in each key's name
@@ -87,8 +88,9 @@ class Wishes(Repeated):
             self._ended(event.number)
 
     def _ended(self, number: int) -> None:
-        for holders in self._open.values():
-            holders.pop(number, None)
+        for name, holders in self._open.items():
+            if (id := holders.pop(number, None)) is not None:
+                self._ends[name].append((self._history.now()[0], id))
 
     async def _once(self) -> None:
         chance = self._chance
@@ -178,7 +180,7 @@ class Wishes(Repeated):
         if answer is not None:
             self._tell((wish.topic, wish.key), told, asked.wall_ms, wish.extends, answer)
         elif outcome.kind == "unknown":
-            self._doubt((wish.topic, wish.key), asked.wall_ms, wish.extends)
+            self._doubt(asked)
             self._answer(**told, outcome="unknown", detail=outcome.code)
         else:
             self._answer(**told, outcome="refused", detail=outcome.code)
@@ -209,11 +211,14 @@ class Wishes(Repeated):
         else:  # the answer to the message before has not come yet, or never comes
             self._early[before].append(change)
 
-    def _doubt(self, name: Name, asked_ms: int, extends: bool) -> None:
-        """Note that a wish of unknown outcome may have changed each message that has the key, or had it meanwhile."""
-        self._doubts[name].append((asked_ms, extends))
-        for id in [*self._open[name].values()]:
-            self._change(id, asked_ms, extends, outcome="unknown")
+    def _doubt(self, asked: _Asked) -> None:
+        """Note that a wish of unknown outcome may have changed each message that has the key, or had it meanwhile. One
+        may have been extended, delivered and settled since the wish was sent (seed 4314)."""
+        name, extends = (asked.wish.topic, asked.wish.key), asked.wish.extends
+        self._doubts[name].append((asked.wall_ms, extends))
+        ended = [id for ended_ms, id in self._ends[name] if ended_ms >= asked.mono_ms]
+        for id in [*self._open[name].values(), *ended]:
+            self._change(id, asked.wall_ms, extends, outcome="unknown")
 
     def _answer(self, **told: Any) -> None:
         self._history.record(Answered(**self._history.stamp(), **told))
