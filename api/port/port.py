@@ -183,7 +183,8 @@ TOPIC_DEFAULTS: Final = TopicChange(
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic with its settings. Only the list has `counts` (messages by state)."""
+    """A topic with its settings. Only the list has `counts` (messages by state), and `held`: so many messages paused
+    operations hold."""
 
     name: str
     mode: str
@@ -196,6 +197,7 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     revision: int
     created_ms: int
     counts: Mapping[str, int] | None = None
+    held: int = 0
 
 
 class PullIn(msgspec.Struct, frozen=True):

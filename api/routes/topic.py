@@ -33,7 +33,7 @@ def _fields(limits: Limits, *, whole: bool) -> Fields:
             "paused": read_flag,
         },
         planned=("rate",),
-        read_only=("topic", "revision", "created", "counts"),
+        read_only=("topic", "revision", "created", "counts", "held"),
     )
 
 
@@ -143,6 +143,8 @@ def _shape(view: TopicView) -> dict[str, Any]:
     }
     if view.counts is not None:
         shape["counts"] = dict(view.counts)
+    if view.held:
+        shape["held"] = {"operation": view.held}
     return shape
 
 

@@ -30,6 +30,7 @@ TABLE: Final = (
     ("hourwheel_topics", GAUGE, "Topics there are"),
     ("hourwheel_operations_running", GAUGE, "Operations on many messages that have begun and not ended"),
     ("hourwheel_operations_paused", GAUGE, "Those of them that are paused, and hold their messages"),
+    ("hourwheel_operations_held", GAUGE, "Messages that paused operations hold, as the leader counted them last"),
     (
         "hourwheel_idempotency_oldest_seconds",
         GAUGE,

@@ -224,8 +224,8 @@ class Group:
         parts = LeaderParts(
             node_id=self.config.node_id, options=self.config.dispatch, store=self.store, machine=self.machine,
             group=self.raft, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
-            leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
-            topic_metrics=self.topic_metrics, push_feed=self.push_feed, reserve=self.reserve,
+            leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters, reserve=self.reserve,
+            topic_metrics=self.topic_metrics, push_feed=self.push_feed, count_topics=self.counting.topics_anew,
         )  # fmt: skip
         return Leading(
             parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.status_feed.tell
@@ -235,7 +235,7 @@ class Group:
         values = Values(
             self.leadership, self.proposer, self.counters, self.raft, self.machine, self.journal,
             self.checkpointer, self.reserve, self.clock,
-            (self.guard.values, self.snapshots.values, self.exports.values),
+            (self.guard.values, self.snapshots.values, self.exports.values, self.counting.values),
         )  # fmt: skip
         others = (self.lateness, self.push_feed.metrics, self.topic_metrics, self.guard)
         return Metrics(values.rows, *others)

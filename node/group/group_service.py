@@ -45,7 +45,7 @@ from node.message.dead_letter import DeadLetters
 from node.message.key_holders import KeyHolders
 from node.message.message_list import MessageList
 from node.message.message_writer import MessageWriter
-from node.message.topic import view_topic
+from node.message.topic import NO_MESSAGES, view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.topic_put import another_revision, put_topic, topic_named
 from node.message.view import find, place_states, tell, view_message
@@ -231,7 +231,8 @@ class GroupService(ClusterService):
         await self._leadership.sure()
         found = await self._parts.counting.by_topic(self._leadership.require) if asked.counts else None
         topics = self._parts.store.catalog.topic_page(asked.after, asked.most)
-        return TopicPage(tuple(view_topic(topic, None if found is None else found[topic.number]) for topic in topics))
+        counts = [None if found is None else found.get(topic.number, NO_MESSAGES) for topic in topics]
+        return TopicPage(tuple(map(view_topic, topics, counts)))
 
     @reads_files
     async def delete_topic(self, asked: TopicDrop, through: Requests | None = None) -> None:

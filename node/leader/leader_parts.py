@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
-from node.handover.term import Leadership
+from node.handover.term import Leadership, Leads
 from node.handover.topic_metrics import TopicMetrics
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.leader.operations_in_hand import OperationsInHand
@@ -44,6 +44,7 @@ class LeaderParts:
     topic_metrics: TopicMetrics
     push_feed: PushFeed
     reserve: Reserve
+    count_topics: Callable[[Leads], Awaitable[None]]
     in_hand: OperationsInHand = field(default_factory=OperationsInHand)
 
     def dispatcher(self, term: int, attempts: AttemptLimit, rules: Sequence[Rule]) -> Dispatcher:

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
@@ -36,6 +36,7 @@ from api.port.queries import (
 from api.port.timestamp import FIRST_MS
 from node.handover.term import Leads
 from node.message.selection_of import selection_of
+from node.message.topic import TopicCounts
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
@@ -47,7 +48,9 @@ from storage.hour.hour_table import Extents
 from storage.query.count import DueTally, HourCount, Members, Tally, TooManyBuckets, TopicTally, Total
 from storage.query.selection import Selection
 from storage.store import Store
+from storage.tables.operation_row import PAUSED
 from storage.tables.registry import OPERATIONS
+from storage.tables.running_set import RunningSet
 
 #: A piece has so many hours, or as many as have so many units. Between two pieces the node checks that it still leads.
 PIECE_HOURS: Final = 64
@@ -67,6 +70,13 @@ TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
 
 
+class _MembersOf(NamedTuple):
+    """Which operations' messages are counted again, and the tally for them."""
+
+    wanted: Callable[[RunningSet], bool]
+    tally: Tally
+
+
 class Counting:
     """Counts messages on one node. The caller has checked that the node leads. `leads` returns the term, and raises a
     Problem unless the node may answer as leader at this moment."""
@@ -76,14 +86,14 @@ class Counting:
         self._store, self._clock, self._term = store, clock, term
         self._turns = OneAtATime("counts", WAITING_MAX, TAKE_TURNS)
         self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all that wait
-        self._topics: Mapping[int, Mapping[str, int]] = {}
+        self._topics: Mapping[int, TopicCounts] = {}
         self._topics_until_s = 0.0
         self._topics_term = -1
 
     async def count(self, query: CountQuery, leads: Leads) -> MessageCount:
         """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
         selection, total, settling = selection_of(self._store, query), Total(), Total()
-        await self._pass(selection, total, leads, settling=settling)
+        await self._pass(selection, total, leads, members=_MembersOf(_cancels, settling))
         return MessageCount(total.count, settling.count)
 
     async def histogram(self, query: CountQuery, step_ms: int | None, leads: Leads) -> Histogram:
@@ -97,7 +107,7 @@ class Counting:
             tally = DueTally(query.from_ms or 0, (step_ms,), HISTOGRAM_BUCKETS_MAX, query.from_ms, last_ms)
         try:
             settling = Total()
-            await self._pass(selection, tally, leads, settling=settling)
+            await self._pass(selection, tally, leads, members=_MembersOf(_cancels, settling))
             # A bucket that begins at a multiple of its step may begin before the first time there is.
             buckets = [HistogramBucket(max(from_ms, FIRST_MS), count) for from_ms, count in tally.buckets()]
         except TooManyBuckets:
@@ -122,24 +132,41 @@ class Counting:
         await self._pass(Selection(frozenset(LIVE_STANDINGS), Predicate(frozenset((topic,)))), total, leads, counted)
         return total.count, Extents.join(counted)
 
-    async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
+    async def by_topic(self, leads: Leads) -> Mapping[int, TopicCounts]:
         """Count messages by topic number and state, with every state for each topic. The counts may be a second old, or
-        ten times as old as their pass took. Raises `over-limit`."""
+        ten times as old as their pass took. A topic that is missing has no message. Raises `over-limit`."""
         if self._is_fresh():
             return self._topics
         async with self._listing:
             if self._is_fresh():  # counted while this call waited
                 return self._topics
-            tally, term = TopicTally(), leads().term
-            took_s = await self._pass(Selection(frozenset().union(*STANDINGS.values())), tally, leads)
+            tally, paused, term = TopicTally(), TopicTally(), leads().term
+            everything = Selection(frozenset().union(*STANDINGS.values()))
+            took_s = await self._pass(everything, tally, leads, members=_MembersOf(_is_paused, paused))
             counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STANDINGS, 0))
+            held: Counter[int] = Counter()
             words = {standing: word for word, standings in STANDINGS.items() for standing in standings}
             for (topic, standing), count in tally.counts.items():
                 counts[topic][words[standing]] += count
-            self._topics, self._topics_term = counts, term
+            for (topic, _), count in paused.counts.items():
+                held[topic] += count
+            found = {topic: TopicCounts(by_state, held[topic]) for topic, by_state in counts.items()}
+            self._topics, self._topics_term = found, term
             fresh_s = max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * took_s)
             self._topics_until_s = self._clock.monotonic() + fresh_s
-            return counts
+            return found
+
+    async def topics_anew(self, leads: Leads) -> None:
+        """Count the topics again, though the last counts may still be used. Raises what `by_topic` raises."""
+        self._topics_until_s = 0.0
+        await self.by_topic(leads)
+
+    def values(self) -> Mapping[str, float]:
+        """The metrics: the messages that paused operations held when the topics were counted last. 0 if none is paused
+        now, or if nothing was counted in this term."""
+        paused = any(map(_is_paused, self._store.catalog.of(OPERATIONS).of_open))
+        known = paused and self._term() == self._topics_term
+        return {"hourwheel_operations_held": sum(each.held for each in self._topics.values()) if known else 0}
 
     def _is_fresh(self) -> bool:
         """True while the last counts of all topics may be used again. Counts from another term may not, because this
@@ -152,14 +179,13 @@ class Counting:
         tally: Tally,
         leads: Leads,
         counted: list[Extents] | None = None,
-        settling: Tally | None = None,
+        members: _MembersOf | None = None,
     ) -> float:
         """Count the messages that match into `tally`, hour by hour. Return the seconds that this pass worked. Append to
-        `counted` how many units each hour had when it was counted. Count into `settling` the messages that running
-        cancels have not reached yet."""
+        `counted` how many units each hour had when it was counted. `members` says which messages are counted again."""
         clock, took_s = self._clock, 0.0
         now_ms, selection = clock.now_ms(), replace(selection, term=leads().term)
-        pieces = self._pieces(selection, tally, now_ms, counted, settling)
+        pieces = self._pieces(selection, tally, now_ms, counted, members)
         async with self._turns.shared() as turn:
             while True:
                 async with turn:
@@ -177,7 +203,7 @@ class Counting:
         tally: Tally,
         now_ms: int,
         counted: list[Extents] | None,
-        settling: Tally | None,
+        of: _MembersOf | None,
     ) -> Iterator[list[HourCount]]:
         """Yield the pieces (counts of some hours) to be read, each made when it is asked for. A piece may be empty.
         Counts that need no reading are added to `tally` at once."""
@@ -186,7 +212,7 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            members = None if settling is None else self._settling(hour, settling)
+            members = None if of is None else self._members(hour, of)
             known = members is None and selection.all_open(hour)
             counted_whole = known and tally.add_hour(hour, store.open_units(hour))
             if not counted_whole and (found := store.selectable(hour, selection)) is not None:
@@ -201,11 +227,11 @@ class Counting:
             counted.append(store.extents(looked))
         yield piece
 
-    def _settling(self, hour: int, tally: Tally) -> Members | None:
-        """The running cancels that may still have messages of an hour. None if there are none."""
+    def _members(self, hour: int, of: _MembersOf) -> Members | None:
+        """The wanted operations that may still have messages of an hour. None if there are none."""
         sets = self._store.catalog.of(OPERATIONS).of_open
-        cancels = [each.frozen() for each in sets if not each.rule.moves and each.may_meet(hour)]
-        return Members(cancels, tally) if cancels else None
+        wanted = [each.frozen() for each in sets if of.wanted(each) and each.may_meet(hour)]
+        return Members(wanted, of.tally) if wanted else None
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:
         """Read a piece in a thread. If the caller is cancelled, the thread is stopped before the next caller has its
@@ -218,6 +244,14 @@ class Counting:
         for count, error in damaged:
             if self._store.is_linked(count.source):
                 raise error
+
+
+def _cancels(each: RunningSet) -> bool:
+    return not each.rule.moves
+
+
+def _is_paused(each: RunningSet) -> bool:
+    return each.operation.progress.state == PAUSED
 
 
 def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from api.port.message import Target
 from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, TopicChange, TopicView
 from api.port.problem import FieldFault, Problem
+from storage.format.states import STANDINGS
 from storage.tables.topic import Topic
 
+
+class TopicCounts(NamedTuple):
+    """The messages of a topic by state. `held`: so many of them paused operations hold."""
+
+    by_state: Mapping[str, int]
+    held: int
+
+
+NO_MESSAGES: Final = TopicCounts(dict.fromkeys(STANDINGS, 0), 0)
 _PLAIN: Final = ("mode", "lease_ms", "handover", "paused")
 _REMOVABLE: Final = ("target", "retry", "dead_letter")
 _DEFAULTS: Final[dict[str, Any]] = {name: getattr(TOPIC_DEFAULTS, name) for name in _PLAIN + _REMOVABLE}
@@ -39,9 +49,8 @@ def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
         raise Problem("invalid-field", detail, errors=[FieldFault("/target/url", detail)])
 
 
-def view_topic(topic: Topic, counts: Mapping[str, int] | None = None) -> TopicView:
-    """The topic as GET shows it, with the default for each setting that was never set. `counts` are its messages by
-    state."""
+def view_topic(topic: Topic, counts: TopicCounts | None = None) -> TopicView:
+    """The topic as GET shows it, with the default for each setting that was never set."""
     settings = {**_DEFAULTS, **topic.settings}
     target, retry = settings["target"], settings["retry"] or {}
     return TopicView(
@@ -56,5 +65,6 @@ def view_topic(topic: Topic, counts: Mapping[str, int] | None = None) -> TopicVi
         dead_letter=settings["dead_letter"],
         revision=topic.revision,
         created_ms=topic.created_ms,
-        counts=counts,
+        counts=None if counts is None else counts.by_state,
+        held=0 if counts is None else counts.held,
     )

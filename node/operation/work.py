@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from api.port.problem import Problem
-from node.handover.term import Term
+from node.handover.term import Leads, Term
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_parts import LeaderParts
 from node.leader.operations_in_hand import OperationsInHand
@@ -64,7 +65,8 @@ LOOK_S: Final = 60.0
 def operation_work(parts: LeaderParts, dispatcher: Dispatcher) -> OperationWork:
     """Make the service for a term (a ServiceFactory)."""
     return OperationWork(
-        dispatcher, parts.store, parts.clock, parts.proposer, parts.life, parts.in_hand, parts.reserve
+        dispatcher, parts.store, parts.clock, parts.proposer, parts.life, parts.in_hand, parts.reserve,
+        parts.count_topics,
     )  # fmt: skip
 
 
@@ -80,7 +82,10 @@ class OperationWork(LeaderService):
         life: Lifecycle,
         in_hand: OperationsInHand,
         reserve: Reserve,
+        count_topics: Callable[[Leads], Awaitable[None]],
     ) -> None:
+        """`count_topics` counts the messages that paused operations hold, for a metric and for the list of topics."""
+        self._count_topics, self._counts_again_s = count_topics, 0.0
         self._dispatcher, self._store, self._clock = dispatcher, store, clock
         self._proposer, self._life, self._in_hand, self._reserve = proposer, life, in_hand, reserve
         self._finders: dict[int, Finder] = {}
@@ -112,6 +117,7 @@ class OperationWork(LeaderService):
                 self._ended(command.number)
             elif isinstance(command, ChangeOperation) and result == CHANGED:
                 self._changed.set()
+                self._counts_again_s = 0.0
                 if command.state == ABORTED:
                     self._ended(command.number)
 
@@ -193,6 +199,7 @@ class OperationWork(LeaderService):
 
     async def _wait(self) -> None:
         """Wait until an operation begins or changes, or one that is paced or paused may go on."""
+        self._count_held()
         now_ms, waits = self._clock.now_ms(), [LOOK_S]
         for each in self._running():
             now = each.operation.progress
@@ -203,6 +210,22 @@ class OperationWork(LeaderService):
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(waits))):
                 await self._changed.wait()
+
+    def _count_held(self) -> None:
+        """Let the messages of paused operations be counted, if that was not done for LOOK_S."""
+        paused = any(each.operation.progress.state == PAUSED for each in self._running())
+        if not paused or self._now_s() < self._counts_again_s:
+            return
+        self._counts_again_s = self._now_s() + LOOK_S
+        self._life.spawn(self._count())
+
+    async def _count(self) -> None:
+        with suppress(Problem):  # the term is over, or many counts wait
+            await self._count_topics(self._leads)
+
+    def _leads(self) -> Term:
+        self._term.raise_if_over()
+        return self._term
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -100,6 +100,11 @@ _RETRY: Final = Shape(
     "When a failed delivery is tried again.",
 )
 _COUNTS: Final = Shape("Counts", dict.fromkeys(STATES, schema.COUNT), "How many messages there are in each state.")
+_HELD: Final = Shape(
+    "TopicHeld",
+    {"operation": schema.said(schema.COUNT, "So many wait for a paused operation.")},
+    "How many open messages are held, if any are.",
+)
 _TOPIC: Final = Shape(
     "Topic",
     {
@@ -114,8 +119,9 @@ _TOPIC: Final = Shape(
         "revision": schema.REVISION,
         "created": schema.said(schema.AT, "When the topic was made."),
         "counts": _COUNTS,
+        "held": _HELD,
     },
-    optional=("counts",),
+    optional=("counts", "held"),
 )
 _CREATED: Final = "2026-11-21T14:05:27.346Z"
 

@@ -133,3 +133,32 @@ def test_below_the_level_nothing_is_proposed(tmp_path: Path) -> None:
 
     with patch.object(Levels, "look", lambda self: None):
         run_node(tmp_path / "n1", play)
+
+
+def test_what_a_paused_one_holds_is_counted(tmp_path: Path) -> None:
+    """By topic in the list of topics, and as a metric without anybody's question. What is leased is not held, and what
+    a running one has yet to move neither."""
+
+    async def play(node: Node) -> None:
+        await ready(node)
+        await schedule(node, [MessageIn("orders", b"1", delay_ms=HOUR_MS * row) for row in range(5)])
+        await schedule(node, [MessageIn("bills", b"1", delay_ms=HOUR_MS) for _ in range(3)])
+        assert len(await pull(node, 1)) == 1
+
+        async def held() -> dict[str, int]:
+            node.group.counting._topics_until_s = 0.0  # counted anew
+            return {each.name: each.held for each in await node.front.topics("", 9, counts=True, principal=ANONYMOUS)}
+
+        def metric() -> float:
+            return node.group.counting.values()["hourwheel_operations_held"]
+
+        runs = await begin(node, moves("shift", "orders", by_ms=HOUR_MS, rate=1, from_ms=HOUR_MS, wait_s=0))
+        assert (await held(), metric()) == ({"bills": 0, "orders": 0}, 0)
+        assert await change(node, runs.id, "pause") == "paused"
+        moved = (await node.front.operation(runs.id, principal=ANONYMOUS)).changed
+        await until(lambda: metric() == 4 - moved)
+        assert await held() == {"bills": 0, "orders": 4 - moved}
+        await change(node, runs.id, "abort")
+        assert (await held(), metric()) == ({"bills": 0, "orders": 0}, 0)
+
+    run_node(tmp_path / "n1", play)
