@@ -19,12 +19,11 @@ from storage.checkpoint.job import CheckpointJob
 from storage.checkpoint.pin import PINS, Pin, Pins
 from storage.checkpoint.recovery import recover
 from storage.file.disk import Disk
-from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.array import I64, U8, U16, U32, U64, Mask
 from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.format.chain import SECONDS
 from storage.format.pieces import Pieces
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
-from storage.format.predicate import Mask
 from storage.format.rows import BY_FAILURE, SETTLE, UNIT, Settles, Units, put_rows, select_rows, take_rows
 from storage.format.states import IS_SETTLED, OPEN_STANDINGS, UNKNOWN
 from storage.hour.batch_by_hour import BatchByHour

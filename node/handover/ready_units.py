@@ -23,10 +23,10 @@ from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.held_units import Piece
 from node.ready.record_check import RecordCheck, ask_rules, check_records, held_by, leaving
-from node.ready.rule import Mask, Rule
+from node.ready.rule import Rule
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
-from storage.format.array import I64, U64
+from storage.format.array import I64, U64, Mask
 from storage.format.predicate import TagFilter
 from storage.format.rows import Units, select_rows, take_rows
 from storage.store import Store

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 
 from node.port.failure_code import REASONS, RESTORED
-from storage.format.array import U16
-from storage.format.predicate import Mask
+from storage.format.array import U16, Mask
 from storage.format.states import DEAD
 from storage.query.ended_members import Codes
 from storage.tables.operation_row import OperationRow

@@ -10,12 +10,9 @@ when nothing in it is claimed.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.position import in_hours
-
-Mask = npt.NDArray[np.bool_]
 
 _LEAST_ROWS = 4096
 

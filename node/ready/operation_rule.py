@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from node.ready.rule import Mask
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.hold_reasons import HOLD_REASONS
 from storage.format.predicate import Predicate
 from storage.store import Store

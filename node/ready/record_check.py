@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from node.ready.rule import Mask, Rule
-from storage.format.array import I64, U16, U32, U64
+from node.ready.rule import Rule
+from storage.format.array import I64, U16, U32, U64, Mask
 from storage.format.rows import Units, take_rows
 from storage.format.states import IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms

@@ -13,14 +13,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Rule(Protocol):

@@ -17,7 +17,7 @@ from reconcile.files.inventory import HourPart
 from reconcile.files.problem import DAMAGED, UNREADABLE, Problem
 from reconcile.files.read_rows import Rows, opened, read_bytes, read_rows
 from storage.file.hour_file import runs
-from storage.format.array import I64
+from storage.format.array import I64, Mask
 from storage.format.checksum import checksum_rows
 from storage.format.position import INDEX_BITS
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, Settles, Units, put_rows, row_checksums, take_rows
@@ -31,7 +31,6 @@ _RUN_BYTES_MAX: Final = 8 << 20
 _HEADER_CHECKSUM: Final = (1, 0)
 _HEADER_WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
 
-Mask = npt.NDArray[np.bool_]
 Reader = Callable[[HourCopy, I64], tuple[Rows, Mask]]
 
 

@@ -16,12 +16,9 @@ from hashlib import blake2b
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from storage.format.array import I64, U32, U64
+from storage.format.array import I64, U32, U64, Mask
 from storage.format.position import HOUR_MS
-
-Mask = npt.NDArray[np.bool_]
 
 _BITS = 3
 

@@ -14,11 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.array import U8
+from storage.format.array import U8, Mask
 from storage.format.level import FOUNDED
 from storage.format.registry import BadRow, by_number_with_level
-
-Mask = npt.NDArray[np.bool_]
 
 NUMBER_MAX: Final = 253
 """The largest number that a state may have. The two numbers above it, READY and UNKNOWN, are no states."""

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from storage.format.array import I64, U8, U16, U32
-from storage.format.predicate import Mask
+from storage.format.array import I64, U8, U16, U32, Mask
 from storage.format.rows import Units
 from storage.hour.hour import Hour
 from storage.query.hour_members import HourMembers, MemberPoint

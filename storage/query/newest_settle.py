@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 
 from storage.checkpoint.hour_set import HourSet
-from storage.format.array import U16, U32, U64
-from storage.format.predicate import Mask
+from storage.format.array import U16, U32, U64, Mask
 from storage.format.rows import SETTLE, Settles, put_rows
 from storage.format.states import DELIVERED
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.format.array import I64
+from storage.format.array import I64, Mask
 from storage.format.chain import SECONDS, seconds_of
-from storage.format.predicate import ALL, Mask, Predicate
+from storage.format.predicate import ALL, Predicate
 from storage.format.states import IS_OPEN, OPEN_STANDINGS
 from storage.hour.hour import Hour
 from storage.query.page import CHAIN_UNITS_MIN

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.array import I64, U8, U32
-from storage.format.predicate import ALL, Mask, Predicate
+from storage.format.array import I64, U8, U32, Mask
+from storage.format.predicate import ALL, Predicate
 from storage.format.rows import Settles, Units
 from storage.format.states import (
     COUNTED_AS,

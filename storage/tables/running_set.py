@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from storage.format.array import I64, U32, U64
+from storage.format.array import I64, U32, U64, Mask
 from storage.format.position import INDEX_BITS, hours_of, indexes_of
-from storage.format.predicate import Mask
 from storage.tables.operation_row import Operation
 
 

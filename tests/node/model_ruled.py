@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from node.handover.lease_book import HandOver
-from node.ready.rule import Mask
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
 from tests.node.model import Model

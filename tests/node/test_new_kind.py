@@ -26,7 +26,6 @@ from node.leader.leader_parts import LeaderParts
 from node.leader.service import NEVER_MS, LeaderService
 from node.message.view import find
 from node.node import Node
-from node.ready.rule import Mask
 from replication.apply.apply_notifier import Changes
 from replication.apply.applying import Applying
 from replication.apply.registry import COMMANDS, CommandRow
@@ -34,7 +33,7 @@ from replication.apply.registry import registered as commands
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import Packed, Section
 from storage.directory.verify import verify
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.batches import SettleBatch
 from storage.format.hold_reasons import HOLD_REASONS, HoldReason
 from storage.format.hold_reasons import registered as reasons

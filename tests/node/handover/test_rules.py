@@ -7,9 +7,8 @@ import pytest
 
 import node.handover.ready_units
 from node.handover.ready_units import PARKED_MS
-from node.ready.rule import Mask
 from replication.command.topic import DropTopic, PutTopic
-from storage.format.array import U64
+from storage.format.array import U64, Mask
 from storage.format.hold_reasons import HoldReason
 from storage.format.predicate import TagFilter
 from storage.wheel.slot import DueUnits

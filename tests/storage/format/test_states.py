@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from storage.format import states
+from storage.format.array import Mask
 from storage.format.level import LEVELS
 from storage.format.registry import BadRow
 from storage.format.states import (
@@ -17,7 +18,6 @@ from storage.format.states import (
     STANDINGS,
     STATES,
     Answers,
-    Mask,
     State,
     registered,
     words,
