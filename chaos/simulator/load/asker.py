@@ -100,6 +100,7 @@ class Asker:
         self._known: dict[int, Answered] = {}
         self._waiting: set[int] = set()
         self._redrives_from_s = 0.0
+        self._redriving_ms: float | None = None  # when the redrive that is under way was asked for
         self._tally = Tally(world, history)
         topics = (PULL, PUSH, STRICT_PULL, POISON, STRICT_PUSH)
         self.wishes = Wishes(caller_of(world, "wishes"), history, topics, STRICT)
@@ -130,6 +131,7 @@ class Asker:
     def end(self) -> None:
         """Stop asking about messages and changing them. Call it when the load ends. Only `account` asks after that."""
         self._over = True
+        self._end_redrive("unknown", 0, "")
         self._tally.end()
         self.wishes.end()
         self.batches.end()
@@ -257,7 +259,7 @@ class Asker:
         if self._over or self._world.now_s < self._redrives_from_s:
             return
         self._redrives_from_s = float("inf")  # until this one has ended
-        asked_ms, wish = self._history.now()[0], OperationIn(kind="redrive", topics=(POISON,), wait_s=0)
+        self._redriving_ms, wish = self._history.now()[0], OperationIn(kind="redrive", topics=(POISON,), wait_s=0)
         outcome = await self._caller.any().begin(wish)
         kind: Literal["done", "refused", "unknown"] = "done" if outcome.kind == "ok" else outcome.kind
         changed = 0
@@ -268,12 +270,19 @@ class Asker:
             await self._runner.sleep(UNKNOWN_S)
             await self._none_runs()
         self._redrives_from_s = self._world.now_s + 1.0
-        self._history.record(
-            Redriven(
-                **self._history.stamp(), topic=POISON, asked_mono_ms=asked_ms, outcome=kind, changed=changed,
-                detail=outcome.code,
-            )
-        )  # fmt: skip
+        self._end_redrive(kind, changed, outcome.code)
+
+    def _end_redrive(self, kind: Literal["done", "refused", "unknown"], changed: int, detail: str) -> None:
+        """Record the redrive that is under way, if there is one. One at the end of the load counts as unknown (seed
+        4359)."""
+        asked_ms, self._redriving_ms = self._redriving_ms, None
+        if asked_ms is not None:
+            self._history.record(
+                Redriven(
+                    **self._history.stamp(), topic=POISON, asked_mono_ms=asked_ms, outcome=kind, changed=changed,
+                    detail=detail,
+                )
+            )  # fmt: skip
 
     async def _end_of(self, name: str) -> Many | None:
         """An operation once it has ended. None if nobody says so before the load ends."""
