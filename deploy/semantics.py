@@ -15,13 +15,16 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "semantics.md"
 CELLS: Final = "tests/semantics"
-_BY_EVENT, _BY_KIND, _KINDS = (f"{CELLS}/{name}.py" for name in ("test_kind_by_event", "test_kind_by_kind", "kinds"))
+_BY_EVENT, _BY_KIND, _BY_RECONCILIATION = (
+    f"{CELLS}/test_kind_by_{name}.py" for name in ("event", "kind", "reconciliation")
+)
+_KINDS, _LIVES = (f"{CELLS}/{name}.py" for name in ("kinds", "lives"))
 _ID: Final = re.compile(r"^(tests/semantics/\w+\.py)::(\w+)(?:\[(.*)\])?$", re.MULTILINE)
 _HEAD: Final = """# Kinds of messages, and what happens to them
 
 This page is for people who combine features. It answers what a client gets, for each kind of message and each event,
 and for two kinds together. Each cell is a test on three real nodes, asked over HTTP. `deploy/semantics.py` writes the
-page from the names of the tests. `pytest tests/semantics` runs them in two minutes.
+page from the names of the tests. `pytest tests/semantics` runs them in three minutes.
 
 """
 
@@ -48,22 +51,30 @@ def sentences(file: str) -> dict[str, str]:
     return {each.name: " ".join((ast.get_docstring(each) or "").split()) for each in functions}
 
 
+def keys_of(file: str, name: str) -> list[str]:
+    """Return the keys of a dict that stands in a file under this name."""
+    for each in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.value, ast.Dict) and ast.unparse(each.target) == name:
+            return [str(ast.literal_eval(key)) for key in each.value.keys if key is not None]
+    raise KeyError(name)
+
+
 def page() -> str:
     """Return the page."""
     found = cells()
-    return _HEAD + "\n".join([*_events(found), "", *_pairs(found)]) + "\n"
+    return _HEAD + "\n".join([*_events(found), "", *_lives(), "", *_pairs(found)]) + "\n"
 
 
 def _events(found: list[Cell]) -> Iterator[str]:
     """The table of kinds and events, with what follows each event."""
     by_kind: dict[str, dict[str, Cell]] = {}
     for cell in found:
-        if cell.file == _BY_EVENT:
+        if cell.file in (_BY_EVENT, _BY_RECONCILIATION) and cell.function.startswith("test_cell"):
             kind, _, event = cell.words.partition("-")
             event = event or "backup-and-restore"
             by_kind.setdefault(kind, {})[event] = cell
     events = list(next(iter(by_kind.values())))
-    said = sentences(_BY_EVENT)
+    said = sentences(_BY_EVENT) | sentences(_BY_RECONCILIATION)
     yield "## Kind by event"
     yield ""
     yield "| event | what a client gets |"
@@ -73,13 +84,29 @@ def _events(found: list[Cell]) -> Iterator[str]:
         own = said.get(f"_{event.replace('-', '_')}")
         yield f"| {event.replace('-', ' ')} | {own or said[cell.function]} |"
     yield ""
-    yield f"The kinds are those of `{_KINDS}`. Each cell names its test in `{_BY_EVENT}`."
+    yield f"The kinds are those of `{_KINDS}`. Each cell names its test in `{_BY_EVENT}`,"
+    yield f"those of the reconciliation in `{_BY_RECONCILIATION}`."
     yield ""
     yield f"| kind | {' | '.join(event.replace('-', ' ') for event in events)} |"
     yield f"|---|{'---|' * len(events)}"
     for kind, cells in by_kind.items():
         names = [f"`{cell.function}[{cell.words}]`" for cell in (cells[event] for event in events)]
         yield f"| {kind} | {' | '.join(names)} |"
+
+
+def _lives() -> Iterator[str]:
+    """The table of what the reconciliation says of each life."""
+    said = sentences(_LIVES)
+    yield "## Kind by reconciliation"
+    yield ""
+    yield "Messages of each kind go through each of these lives. The files of the running cluster are exported. One"
+    yield "Spark job judges them, with the receivers' log. Its report must say the same of all kinds. A message that"
+    yield f"was extended is `rescheduled` too. The lives stand in `{_LIVES}`."
+    yield ""
+    yield "| life | what the report says |"
+    yield "|---|---|"
+    for life in keys_of(_LIVES, "TOLD"):
+        yield f"| {life} | {said.get(f'_{life}') or said[life]} |"
 
 
 def _pairs(found: list[Cell]) -> Iterator[str]:

@@ -37,6 +37,7 @@ REAL = {
     "tests.node.single_node",
     "tests.node.skewed_nodes",
     "tests.node.three_nodes",
+    "tests.semantics.real_nodes",
 }
 
 _spent: Counter[str] = Counter()

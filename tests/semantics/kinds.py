@@ -40,7 +40,8 @@ async def _extended(nodes: RealNodes, topic: str, delay: str) -> list[str]:
 
 
 async def _batch(nodes: RealNodes, topic: str, delay: str) -> list[str]:
-    said = await nodes.ask("POST /v1/messages/batch", [_message(topic, delay) for _ in range(3)])
+    lines = [_message(topic, delay) | {"body": {"n": row}} for row in range(3)]
+    said = await nodes.ask("POST /v1/messages/batch", lines)
     return [line["id"] for line in said.lines]
 
 

@@ -46,15 +46,29 @@ class Said:
 
 @dataclass
 class RealNodes:
-    """A cluster that runs, and the client. Requests go to its nodes in turn."""
+    """A cluster that runs, and the client. Requests go to its nodes in turn. `received` is the log of what consumers
+    got, `receiver_url` the address of a receiver of webhooks."""
 
     cluster: Cluster
     http: aiohttp.ClientSession
     turns: Iterator[int] = field(default_factory=itertools.count)
+    received: list[dict[str, Any]] = field(default_factory=list)
+    receiver_url: str = ""
 
     async def ask(self, line: str, body: Any = None, *, at: str = "", **headers: str) -> Said:
         """Send a request until it is answered by a node that can, or by the node `at`: `line` is method and path. A
         dict is sent as JSON, a list as lines."""
+
+        async def answered() -> Said | None:
+            running = [at] if at else self.cluster.running()
+            said = await self.once(line, body, at=running[next(self.turns) % len(running)], **headers)
+            return None if said is None or said.status == 503 else said
+
+        said: Said = await until(answered, WITHIN_S, line)
+        return said
+
+    async def once(self, line: str, body: Any = None, *, at: str, **headers: str) -> Said | None:
+        """Send a request once, to the node `at`. None if no answer comes."""
         method, path = line.split(" ")
         data: str | None = None
         named = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -64,19 +78,12 @@ class RealNodes:
         elif body is not None:
             named["Content-Type"] = "application/json"
             data = json.dumps(body)
-
-        async def answered() -> Said | None:
-            running = [at] if at else self.cluster.running()
-            url = self.cluster.nodes[running[next(self.turns) % len(running)]].url + path
-            try:
-                async with self.http.request(method, url, data=data, headers=named) as answer:
-                    said = Said(answer.status, dict(answer.headers), await answer.read())
-            except (aiohttp.ClientError, TimeoutError, OSError):
-                return None
-            return None if said.status == 503 else said
-
-        said: Said = await until(answered, WITHIN_S, line)
-        return said
+        try:
+            url = self.cluster.nodes[at].url + path
+            async with self.http.request(method, url, data=data, headers=named) as answer:
+                return Said(answer.status, dict(answer.headers), await answer.read())
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
 
     async def done(self, line: str, body: Any = None, *, at: str = "") -> Any:
         """The document of an answer that must be a success."""
@@ -84,23 +91,34 @@ class RealNodes:
         assert 200 <= said.status < 300, (line, said)
         return said.document
 
-    async def pull(self, topic: str, count: int, wait_s: float = 5.0) -> list[Any]:
-        """Pull until so many messages came, or none comes for `wait_s`."""
+    async def pull(self, topic: str, count: int, wait_s: float = 5.0, status: int = 200) -> list[Any]:
+        """Pull until so many messages came, or none comes for `wait_s`. The log says that they got this status."""
         found: list[Any] = []
         end_s = time.monotonic() + wait_s
         while len(found) < count and time.monotonic() < end_s:
             wish = {"max": 10, "wait": "500ms", "lease": "1m"}
-            found += (await self.done(f"POST /v1/topics/{topic}/pull", wish))["messages"]
+            found += self.got((await self.done(f"POST /v1/topics/{topic}/pull", wish))["messages"], status)
         return found
+
+    def got(self, messages: list[Any], status: int = 200) -> list[Any]:
+        """Write messages to the log of what consumers got, and return them."""
+        row = {"received_ms": time.time() * 1000, "status": status}
+        self.received += [{name: each[name] for name in ("id", "term", "attempt")} | row for each in messages]
+        return messages
 
     async def take(self, topic: str, ids: list[str], wait_s: float = 10.0) -> list[Any]:
         """Pull exactly these messages, acknowledge them, and see that no other comes."""
+        pulled = await self.ack(topic, ids, wait_s)
+        assert await self.pull(topic, 1, 0.6) == []
+        return pulled
+
+    async def ack(self, topic: str, ids: list[str], wait_s: float = 10.0) -> list[Any]:
+        """Pull exactly these messages, and acknowledge them."""
         pulled = await self.pull(topic, len(ids), wait_s)
         assert sorted(each["id"] for each in pulled) == sorted(ids), (topic, ids, pulled)
         receipts = [each["receipt"] for each in pulled]
         results = (await self.done(f"POST /v1/topics/{topic}/ack", {"receipts": receipts}))["results"]
         assert {each["result"] for each in results} == {"acked"}, results
-        assert await self.pull(topic, 1, 0.6) == []
         return pulled
 
     async def states(self, ids: list[str]) -> set[str]:
@@ -146,10 +164,13 @@ class Runner:
 
 
 @contextmanager
-def real_nodes(directory: Path, backup: Path | None = None) -> Iterator[Runner]:
-    """Three nodes at the newest level, new ones or of a restored backup."""
+def real_nodes(
+    directory: Path, backup: Path | None = None, settings: Mapping[str, Mapping[str, object]] | None = None
+) -> Iterator[Runner]:
+    """Three nodes at the newest level, new ones or of a restored backup. `settings` are of their configuration
+    files."""
     with asyncio.Runner() as runner:
-        cluster = Cluster(directory)
+        cluster = Cluster(directory, settings=settings)
         if backup is not None:
             _restore(backup, cluster.nodes["n1"])
 
