@@ -37,7 +37,6 @@ REAL = {
     "tests.node.single_node",
     "tests.node.skewed_nodes",
     "tests.node.three_nodes",
-    "tests.semantics.real_nodes",
 }
 
 _spent: Counter[str] = Counter()
